@@ -1,0 +1,113 @@
+"""What a person sees at the start: one banner, one table of phases."""
+
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from bert_jax.data.store import Store
+from bert_jax.progress import duration
+from bert_jax.setup import Setup
+
+EMBEDDED_NOTICE = (
+    "NOTICE  this run trains on the text embedded in Python itself, a stand-in of a "
+    "few MB.\n        For a real model give a real corpus, e.g. --corpus "
+    "'text:wiki/*.txt' (kinds: sentences:, text:)"
+)
+SMALL_STEP = 1e12  # operations: a step below this is a toy and needs no notice
+
+
+def _count(number: float) -> str:
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{letter}"
+    return f"{number:.0f}"
+
+
+def _flops(number: float) -> str:
+    for size, unit in ((1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP")):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number / 1e9:,.1f} GFLOP"
+
+
+def _data(store: Store) -> str:
+    m = store.manifest
+    c = m["corpus"]
+    return (
+        f"data     {c['spec']}  {c['bytes'] / 1e6:.2f} MB, {m['documents']:,} "
+        f"documents ({m['held_out_documents']:,} held out), {m['sentences']:,} sentences, "
+        f"{_count(m['tokens'])} tokens\n"
+        f"         text {c['content'][:16]}  store {m['content'][:16]}  vocabulary "
+        f"{m['vocabulary_size']:,} ({m['unknown_tokens'] / m['tokens']:.2%} [UNK])"
+    )
+
+
+def banner(config: ConfigDict, setup: Setup, mesh: Any, directory: str) -> str:
+    """Devices, mesh, parameters, data and plan of a run."""
+    device = jax.devices()[0]
+    spec, m = setup.encoder, config.masks
+    parts = spec.parameters()
+    copies = f", {m.copies} copies" if m.kind == "static" else ""
+    shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    o = setup.optimizer
+    lines = [
+        f"bert_jax {config.experiment}  ->  {directory}",
+        f"devices  {jax.device_count()} x {device.device_kind} ({device.platform}), "
+        f"{jax.process_count()} process(es), mesh {shape}",
+        f"model    {spec.layers} layers of {spec.width}, {spec.heads} heads: "
+        f"{sum(parts.values()):,} parameters ({parts['embeddings']:,} in embeddings)",
+        _data(setup.store),
+        f"plan     segment pairs, {config.rows.plans} plans, {config.rows.shuffle}; "
+        f"{m.kind} masks{copies}, {m.rate:.0%} {m.selection}; "
+        + " + ".join(f"{w:g} {name}" for name, w in setup.steps[0].objectives),
+        f"adam     peak {o.learning_rate:g}, {o.warmup_steps:,} warmup of "
+        f"{o.total_steps:,} steps, {o.schedule}, decay {o.weight_decay:g}, clip "
+        f"{o.clip_norm:g}; seed {setup.seed}",
+    ]
+    return "\n".join(lines)
+
+
+def phase_table(setup: Setup, facts: dict[str, Any]) -> str:
+    """Rows, tokens, passes, compute and position coverage of each phase."""
+    head = (
+        f"{'phase':>5} {'length':>6} {'steps':>9} {'batch':>11} {'rows':>8} "
+        f"{'tokens':>8} {'passes':>7} {'compute':>15}  positions trained"
+    )
+    lines = [head]
+    most = setup.encoder.max_positions
+    total = sum(phase["flops"] for phase in facts["phases"])
+    tokens = sum(phase["tokens"] for phase in facts["phases"])
+    for number, (phase, spec) in enumerate(
+        zip(facts["phases"], setup.steps, strict=True), 1
+    ):
+        batch = f"{phase['batch_size']}"
+        if spec.micro_batches > 1:
+            size = phase["batch_size"] // spec.micro_batches
+            batch += f"={spec.micro_batches}x{size}"
+        length = phase["sequence_length"]
+        lines.append(
+            f"{number:>5} {length:>6} {phase['steps']:>9,} {batch:>11} "
+            f"{_count(phase['rows']):>8} {_count(phase['tokens']):>8} "
+            f"{phase['passes']:>7.1f} {_flops(phase['flops']):>15}  "
+            f"0..{length - 1} of {most} ({phase['tokens'] / tokens:.0%} of tokens)"
+        )
+    untrained = most - max(phase["sequence_length"] for phase in facts["phases"])
+    note = f"; positions {most - untrained}..{most - 1} stay as initialised"
+    lines.append(
+        f"      in all {_count(tokens)} tokens, {_flops(total)}"
+        + (note if untrained else "")
+    )
+    return "\n".join(lines)
+
+
+def notice(setup: Setup) -> str | None:
+    """A plain word where a serious recipe meets the embedded corpus."""
+    step = setup.flops_per_row()[0] * setup.curriculum.phases[0].batch_size
+    embedded = setup.store.manifest["corpus"]["spec"].startswith("builtin:")
+    return EMBEDDED_NOTICE if embedded and step > SMALL_STEP else None
+
+
+def finished(seconds: float, steps: int) -> str:
+    """Last words of a run."""
+    return f"done: {steps:,} steps in {duration(seconds)}"

@@ -1,0 +1,77 @@
+"""A content-addressed cache on local disk: what is prepared once is found again."""
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+
+def root() -> Path:
+    """The cache directory: $BERT_JAX_CACHE, else ~/.cache/bert_jax."""
+    named = os.environ.get("BERT_JAX_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "bert_jax"
+
+
+def digest(*parts: Any) -> str:
+    """Hex sha256 of values that JSON can hold."""
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digest(paths: Iterable[Path]) -> str:
+    """Hex sha256 over the bytes of files in the given order."""
+    total = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as f:
+            total.update(hashlib.file_digest(f, "sha256").digest())
+    return total.hexdigest()
+
+
+def _discard_dead(directory: Path) -> None:
+    """Removes what killed processes of this machine left half built."""
+    for left in directory.glob(".building-*"):
+        owner = left.name.split("-")[1]
+        try:
+            os.kill(int(owner), 0)
+        except (ProcessLookupError, ValueError):
+            shutil.rmtree(left, ignore_errors=True)
+        except PermissionError:
+            pass
+
+
+def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
+    """Directory ``kind/key``; made by ``build(directory)`` the first time.
+
+    Built beside its place and renamed, so a killed process leaves no half entry and
+    two processes at work on the same entry end with one of two equal ones.
+    """
+    place = root() / kind / key
+    if place.is_dir():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _discard_dead(place.parent)
+    name = f".building-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    temporary = place.parent / name
+    temporary.mkdir()
+    try:
+        build(temporary)
+        try:
+            temporary.rename(place)
+        except OSError:
+            if not place.is_dir():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return place
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+    temporary.write_text(text + "\n", "utf-8")
+    temporary.replace(path)

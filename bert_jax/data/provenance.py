@@ -1,0 +1,161 @@
+"""What a run really trains on: measured, and set beside the paper and its script."""
+
+import importlib.metadata
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.batches import Curriculum, Phase
+from bert_jax.data.rows import RANDOM, SPECIALS
+from bert_jax.data.store import Store
+
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy",
+             "tokenizers", "sentencex")  # fmt: skip
+
+DEVIATIONS = (
+    "A random second segment always comes from another document; the script falls "
+    "back to the same document after ten draws and keeps the label random.",
+    "A random second segment comes from the same side of the held-out split.",
+    "Draws are addressed by (plan, document, sentence) instead of taken in turn from "
+    "one generator; the distribution is the script's, its sequence is not.",
+)
+
+
+def phase_facts(
+    phase: Phase, steps: int, start: int, max_positions: int, flops_per_row: float
+) -> dict[str, Any]:
+    """Facts of one phase from its plans, never from tokens."""
+    spec, plans = phase.spec, phase.stream.plans
+    lengths = np.concatenate([p.length_a + p.length_b for p in plans]) + SPECIALS
+    labels = np.concatenate([p.label for p in plans])
+    cut = np.concatenate([p.cut for p in plans])
+    rows, length = steps * phase.batch_size, spec.rows.length
+    histogram, edges = np.histogram(lengths, bins=8, range=(0, length))
+    reads = rows / len(lengths)
+    return {
+        "sequence_length": length,
+        "steps": steps,
+        "batch_size": phase.batch_size,
+        "rows": rows,
+        "first_stream_position": start,
+        "distinct_rows": len(lengths),
+        "passes": phase.stream.passes(rows),
+        "reads_of_a_row": reads,
+        "repeats_of_a_mask": max(1.0, reads / spec.mask_copies)
+        if spec.mask_copies
+        else 1.0,
+        "tokens": round(rows * float(lengths.mean())),
+        "mean_length": float(lengths.mean()),
+        "full_rows": float((lengths == length).mean()),
+        "length_histogram": {
+            f"{int(low)}-{int(high)}": int(n)
+            for low, high, n in zip(edges, edges[1:], histogram, strict=False)
+        },
+        "random_next_share": float((labels == RANDOM).mean()),
+        "truncated_tokens_share": float(cut.sum() / (cut.sum() + lengths.sum())),
+        "positions_trained": length,
+        "positions_untrained": max_positions - length,
+        "flops": rows * flops_per_row,
+    }
+
+
+def facts(
+    store: Store,
+    curriculum: Curriculum,
+    max_positions: int,
+    flops_per_row: list[float],
+    masks: list[dict[str, float]],
+    revision: str,
+) -> dict[str, Any]:
+    """The record of a run's data, for provenance.json."""
+    m = store.manifest
+    ends = (0, *curriculum.ends)
+    phases = [
+        {
+            **phase_facts(phase, end - begin, start, max_positions, flops),
+            "masks": measured,
+        }
+        for phase, begin, end, start, flops, measured in zip(
+            curriculum.phases,
+            ends,
+            ends[1:],
+            curriculum.starts,
+            flops_per_row,
+            masks,
+            strict=False,
+        )  # fmt: skip
+    ]
+    return {
+        "format_version": 1,
+        "store": m["content"],
+        "corpus": m["corpus"],
+        "vocabulary": {"hash": m["vocabulary"], "size": m["vocabulary_size"]},
+        "documents": m["documents"],
+        "held_out_documents": m["held_out_documents"],
+        "one_sentence_documents": m["one_sentence_documents"],
+        "sentences": m["sentences"],
+        "tokens": m["tokens"],
+        "unknown_share": m["unknown_tokens"] / m["tokens"],
+        "phases": phases,
+        "deviations": list(DEVIATIONS),
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "git_revision": revision,
+        "events": [],
+    }
+
+
+def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
+    """provenance.md: paper | public script | this run, and the deviations."""
+    phases = record["phases"]
+    last = phases[-1]
+
+    def each(name: str, form: str = "{:.3f}") -> str:
+        return ", ".join(form.format(phase[name]) for phase in phases)
+
+    def mask(name: str) -> str:
+        return ", ".join(f"{phase['masks'][name]:.4f}" for phase in phases)
+
+    script = "create_pretraining_data.py"
+    sizes = f"{record['documents']:,} documents, {record['tokens']:,} tokens"
+    steps = ", ".join(f"{p['steps']:,} at {p['sequence_length']}" for p in phases)
+    masking = f"{config['masks.kind']}, copies={config['masks.copies']}"
+    table = [
+        ("Text", "Books + Wikipedia, 3,300M words", "any file", sizes),
+        ("Steps by length", "90 % at 128, 10 % at 512", "a flag each run", steps),
+        ("Batch", "256", "32 (flag default)", each("batch_size", "{}")),
+        ("Passes", "about 40", "dupe_factor copies, cycled", each("passes", "{:.1f}")),
+        ("Selected", "15 %", "round(0.15 n), at least 1", mask("selected_share")),
+        ("of them [MASK]", "80 %", "80 %", mask("masked_share")),
+        ("of them random", "10 %", "10 %, any vocabulary entry", mask("random_share")),
+        ("of them kept", "10 %", "10 %", mask("kept_share")),
+        ("Masks", "not said", "static, dupe_factor copies", masking),
+        ("Repeats of a mask", "not said", "passes / dupe_factor",
+         each("repeats_of_a_mask", "{:.1f}")),
+        ("Random next", "50 %", "50 %, more on short documents",
+         each("random_next_share")),
+        ("Short rows", "not said", "10 % of documents",
+         f"{config['rows.short_seq_prob']:.0%} of documents"),
+        ("Truncated tokens", "not said", "from either end, the longer",
+         each("truncated_tokens_share", "{:.4f}")),
+        ("Mean row length", "not said", "not said", each("mean_length", "{:.1f}")),
+        ("Positions never trained", "none", "above max_seq_length",
+         f"{last['positions_untrained']}"),
+        ("[UNK] share", "not said", "not said", f"{record['unknown_share']:.4%}"),
+    ]  # fmt: skip
+    lines = [
+        "# What this run trains on",
+        "",
+        f"Store `{record['store']}`, corpus `{record['corpus']['spec']}`.",
+        "",
+        f"| | Paper (Devlin et al. 2018) | Public script ({script}) | This run |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {' | '.join(row)} |" for row in table]
+    lines += ["", "## Deviations from both", ""]
+    lines += [f"- {text}" for text in record["deviations"]]
+    lines += ["", "## Events", ""]
+    lines += [f"- step {e['step']}: {e['what']}" for e in record["events"]]
+    lines += ["", f"Code {record['git_revision']}; " + ", ".join(
+        f"{name} {version}" for name, version in record["libraries"].items()
+    )]  # fmt: skip
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,150 @@
+"""The embedded corpus ``builtin:python-docs``: English that ships with every CPython.
+
+The topics of ``pydoc`` (the language reference) and the docstrings and longer comments
+of the standard library. Everything is read as text or by ``ast``; nothing is imported.
+"""
+
+import ast
+import hashlib
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bert_jax.data import prose
+
+EXTRACTOR_VERSION = 1
+TOPICS = "pydoc_data/topics.py"
+_SKIPPED = frozenset(
+    "test tests idle_test site-packages dist-packages lib2to3 ensurepip turtledemo "
+    "__pycache__ __phello__ pydoc_data encodings".split()
+)
+_LARGE = 40  # paragraphs from which a page is cut at its headings or classes
+_SMALL = 3  # paragraphs below which a part joins the one before it
+
+
+class Document(NamedTuple):
+    """One document: a topic, a module, or a part of one of them."""
+
+    name: str
+    paragraphs: list[str]
+
+
+def _root(stdlib: Path | None) -> Path:
+    return stdlib or Path(sysconfig.get_paths()["stdlib"])
+
+
+def _sources(root: Path) -> list[Path]:
+    """Standard-library files that are read, in name order."""
+    found = []
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).parts
+        skipped = any(p in _SKIPPED or p.startswith("config-") for p in parts[:-1])
+        if not skipped and not parts[-1].startswith(("test_", "_sysconfigdata")):
+            found.append(path)
+    topics = root / TOPICS
+    return ([topics] if topics.is_file() else []) + sorted(found)
+
+
+def fingerprint(stdlib: Path | None = None) -> str:
+    """Hash of the sources and of the way they are read; cheap."""
+    root = _root(stdlib)
+    total = hashlib.sha256(f"python-docs {EXTRACTOR_VERSION}".encode())
+    for path in _sources(root):
+        total.update(str(path.relative_to(root)).encode())
+        total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def documents(stdlib: Path | None = None) -> Iterator[Document]:
+    """Documents in name order; each paragraph once in the whole corpus."""
+    root = _root(stdlib)
+    seen: set[str] = set()
+    for path in _sources(root):
+        try:
+            source = path.read_text("utf-8")
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, OSError):
+            continue  # a file for another Python, or not text
+        if path == root / TOPICS:
+            parts = list(_topics(tree))
+        else:
+            name = ".".join(path.relative_to(root).with_suffix("").parts)
+            parts = _module(name, tree, source)
+        for document in parts:
+            fresh = [p for p in document.paragraphs if p not in seen]
+            seen.update(fresh)
+            fresh = list(dict.fromkeys(fresh))
+            if sum(p.count(". ") + 1 for p in fresh) >= 3:
+                yield Document(document.name, fresh)
+
+
+def _topics(tree: ast.Module) -> Iterator[Document]:
+    """Pages of ``topics = {name: page}``, long ones cut at their headings."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            pages = ast.literal_eval(node.value)
+            for name in sorted(pages):
+                yield from _page(f"topics.{name}", pages[name])
+
+
+def _page(name: str, text: str) -> Iterator[Document]:
+    whole = prose.paragraphs(text)
+    if len(whole) < _LARGE:
+        yield Document(name, whole)
+        return
+    lines = text.splitlines()
+    parts: list[list[str]] = [[]]
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        ruled = len(following) >= 3 and set(following) <= set("=-*~^")
+        if ruled and len(set(following)) == 1 and line.strip():
+            parts.append([])
+        parts[-1].append(line)
+    yield from _merged(name, [prose.paragraphs("\n".join(part)) for part in parts])
+
+
+def _merged(name: str, parts: list[list[str]]) -> Iterator[Document]:
+    """Documents of parts; one too small joins the part before it."""
+    groups: list[list[str]] = []
+    for part in parts:
+        if groups and (len(part) < _SMALL or len(groups[-1]) < _SMALL):
+            groups[-1].extend(part)
+        else:
+            groups.append(list(part))
+    for number, group in enumerate(groups):
+        yield Document(f"{name}.{number}", group)
+
+
+_Owner = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _docstrings(node: _Owner) -> list[str]:
+    """Paragraphs of a node's docstring and of those inside it, in order."""
+    found = prose.paragraphs(ast.get_docstring(node, clean=False) or "")
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.extend(_docstrings(child))
+    return found
+
+
+def _module(name: str, tree: ast.Module, source: str) -> list[Document]:
+    """Docstrings of a module, and its comments as a document beside them."""
+    said = [p for block in prose.comments(source) for p in block]
+    documented = _docstrings(tree)
+    if len(documented) < _LARGE:
+        parts = [documented]
+    else:
+        top = prose.paragraphs(ast.get_docstring(tree, clean=False) or "")
+        parts = [top]
+        loose: list[str] = []
+        for child in tree.body:
+            if isinstance(child, ast.ClassDef):
+                parts.append(_docstrings(child))
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                loose.extend(_docstrings(child))
+        parts.append(loose)
+    return [
+        *_merged(name, parts),
+        *(Document(f"{name}.comments.{n}", said[n : n + _LARGE]) for n in
+          range(0, len(said), _LARGE)),
+    ]  # fmt: skip

@@ -1,0 +1,184 @@
+"""WordPiece: the vocabulary, read or learned, and the text -> ids of the 2018 code."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, trainers
+
+from bert_jax.data import cache
+
+RESERVED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LONGEST_WORD = 200  # characters; a longer word is [UNK]
+RAREST_CHARACTER = 2  # learned alphabets leave out characters seen less often
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """Settings of the original tokenizer.
+
+    ``strip_accents`` None ties accents to lowercasing, as the 2018 code does.
+    """
+
+    lowercase: bool = True
+    strip_accents: bool | None = None
+
+    def normalizer(self) -> normalizers.Normalizer:
+        """Clean-up of control characters and spaces, CJK spacing, accents, case."""
+        return normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=True,
+            strip_accents=self.strip_accents,
+            lowercase=self.lowercase,
+        )
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """An ordered list of tokens with the settings of its tokenizer."""
+
+    tokens: tuple[str, ...]
+    spec: TokenizerSpec
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Token -> id."""
+        return {token: number for number, token in enumerate(self.tokens)}
+
+    @cached_property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        """Text to ids and nothing else: no [CLS], and reserved tokens are not added.
+
+        Not added means that "[MASK]" in corpus text is punctuation and a word, so
+        reserved ids other than [UNK] cannot come from text.
+        """
+        model = models.WordPiece(
+            self.ids, unk_token="[UNK]", max_input_chars_per_word=LONGEST_WORD
+        )
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.normalizer = self.spec.normalizer()
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        return tokenizer
+
+    def encode(self, sentences: list[str]) -> list[list[int]]:
+        """Ids of each sentence."""
+        encoded = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        return [e.ids for e in encoded]
+
+    def digest(self) -> str:
+        """Hash of the tokens and the settings."""
+        return cache.digest(self.tokens, self.spec.lowercase, self.spec.strip_accents)
+
+    def dtype(self) -> np.dtype:
+        """Smallest of uint16 and uint32 that holds every id."""
+        return np.dtype(np.uint16 if len(self) <= 2**16 else np.uint32)
+
+    def write(self, directory: Path) -> None:
+        """vocab.txt and tokenizer.json, the settings."""
+        directory.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{token}\n" for token in self.tokens)
+        (directory / "vocab.txt").write_text(text, "utf-8", newline="\n")
+        settings = {
+            "kind": "wordpiece",
+            "lowercase": self.spec.lowercase,
+            "strip_accents": self.spec.strip_accents,
+            "longest_word": LONGEST_WORD,
+        }
+        cache.write_json(directory / "settings.json", settings)
+
+
+def read(path: Path, spec: TokenizerSpec) -> Vocabulary:
+    """A vocabulary from a vocab.txt, one token a line.
+
+    Raises:
+      ValueError: no such file, a reserved token is missing, or a token occurs twice.
+    """
+    if not path.is_file():
+        raise ValueError(f"vocabulary {path} is missing; give a vocab.txt, or none")
+    lines = path.read_text("utf-8").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    tokens = tuple(line.rstrip("\r") for line in lines)
+    missing = [token for token in RESERVED if token not in tokens]
+    if missing:
+        raise ValueError(
+            f"vocabulary {path} has no {', '.join(missing)}; BERT needs each of "
+            f"{', '.join(RESERVED)} on a line of its own"
+        )
+    twice = [token for token, count in Counter(tokens).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"vocabulary {path} holds {twice[0]!r} more than once ({len(twice)} such "
+            "tokens); each line must be its own token"
+        )
+    return Vocabulary(tokens, spec)
+
+
+def _words(texts: Iterable[str], spec: TokenizerSpec) -> Counter[str]:
+    """Counts of words as the tokenizer sees them."""
+    normalizer, splitter = spec.normalizer(), pre_tokenizers.BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    for text in texts:
+        normal = normalizer.normalize_str(text)
+        counts.update(word for word, _ in splitter.pre_tokenize_str(normal))
+    return counts
+
+
+def learn(texts: Iterable[str], size: int, spec: TokenizerSpec) -> Vocabulary:
+    """Learns a WordPiece vocabulary; equal text gives equal bytes in any process.
+
+    The library's trainer numbers the alphabet in hash order, which differs from
+    process to process and decides ties. Seeded with the reserved tokens, the sorted
+    alphabet and the sorted ``##`` alphabet as its special tokens, it has no freedom
+    left; only its list of tokens is kept.
+
+    Raises:
+      ValueError: ``size`` does not hold the reserved tokens and the alphabet.
+    """
+    counts = _words(texts, spec)
+    first: Counter[str] = Counter()
+    later: Counter[str] = Counter()
+    for word, count in counts.items():
+        if len(word) <= LONGEST_WORD:
+            first[word[0]] += count
+            for character in word[1:]:
+                later[f"##{character}"] += count
+    seen = first + Counter({piece[2:]: count for piece, count in later.items()})
+    usual = {c for c, count in seen.items() if count >= RAREST_CHARACTER}
+    pieces = sorted(p for p in later if p[2:] in usual)
+    # The trainer drops a character from a word unless it is there without ## as well.
+    seeds = [*RESERVED, *sorted(usual), *pieces]
+    if size < len(seeds):
+        raise ValueError(
+            f"vocabulary.size={size} is smaller than the {len(RESERVED)} reserved "
+            f"tokens and the alphabet of this text ({len(seeds)} together); use more"
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        special_tokens=seeds,
+        limit_alphabet=0,
+        show_progress=False,
+        continuing_subword_prefix="##",
+    )
+    trained = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    usable = sorted((w, n) for w, n in counts.items() if set(w) <= usual)
+    trained.train_from_iterator(_repeated(usable), trainer)
+    ids = trained.get_vocab()
+    return Vocabulary(tuple(sorted(ids, key=lambda token: ids[token])), spec)
+
+
+def _repeated(words: list[tuple[str, int]]) -> Iterator[str]:
+    """Each word as often as it was counted, in blocks of text."""
+    for word, count in words:
+        while count > 0:
+            block = min(count, 1000)
+            yield " ".join([word] * block)
+            count -= block

@@ -1,0 +1,132 @@
+"""``init`` and ``encode``: parameters are a plain dict, layers are scanned.
+
+Tree of parameters, with L layers stacked on the leading axis of everything under
+``layers`` (scanning compiles one layer instead of L):
+
+    embeddings   word.table [V,D]  position.table [512,D]  segment.table [2,D]  norm
+    layers       attention: qkv [L,D,3,H,d]  out [L,H,d,D]  norm
+                 ffn: up [L,D,F]  down [L,F,D]  norm
+    pooler       kernel [D,D]  bias [D]
+    mlm          dense  norm  bias [V]
+    nsp          kernel [D,2]  bias [2]
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from bert_jax.batch import Batch
+from bert_jax.encoder import modules
+from bert_jax.encoder.spec import EncoderSpec
+
+Array = Any
+Params = dict[str, Any]
+
+
+def _parts(spec: EncoderSpec) -> dict[str, Any]:
+    """Constructors of the unstacked parts, in the order their keys are drawn."""
+    D = spec.width
+    return {
+        "embeddings": lambda rngs: modules.Embeddings(spec, rngs),
+        "layers": lambda rngs: modules.Layer(spec, rngs),
+        "pooler": lambda rngs: modules.Dense((D,), (D,), spec, rngs),
+        "mlm": lambda rngs: modules.VocabularyHead(spec, rngs),
+        "nsp": lambda rngs: modules.Dense((D,), (2,), spec, rngs),
+    }
+
+
+@functools.cache
+def _structure(spec: EncoderSpec, part: str) -> Any:
+    """The module without its arrays."""
+    make = _parts(spec)[part]
+    return nnx.graphdef(nnx.eval_shape(lambda: make(nnx.Rngs(0))))
+
+
+def _module(spec: EncoderSpec, part: str, params: Params) -> Any:
+    return nnx.merge(_structure(spec, part), params)
+
+
+def init(key: Array, spec: EncoderSpec) -> Params:
+    """Fresh parameters in float32: truncated normal matrices, zero biases.
+
+    Raises:
+      ValueError: the width does not split over the heads.
+    """
+    if spec.width % spec.heads:
+        raise ValueError(
+            f"model.width={spec.width} does not split over model.heads={spec.heads}; "
+            "use a width that is a multiple of the heads, e.g. 64 times their number"
+        )
+
+    def make(part: str, key: Array) -> Params:
+        module = _parts(spec)[part](nnx.Rngs(params=key))
+        return nnx.to_pure_dict(nnx.state(module, nnx.Param))
+
+    params: Params = {}
+    for number, part in enumerate(_parts(spec)):
+        part_key = jax.random.fold_in(key, number)
+        if part == "layers":
+            each = jax.random.split(part_key, spec.layers)
+            params[part] = jax.vmap(functools.partial(make, part))(each)
+        else:
+            params[part] = make(part, part_key)
+    return params
+
+
+def parameter_shapes(spec: EncoderSpec) -> Params:
+    """The tree of ``init`` as shapes and dtypes, nothing computed."""
+    return jax.eval_shape(lambda: init(jax.random.key(0), spec))
+
+
+def encode(
+    params: Params,
+    batch: Batch,
+    tokens_BT: Array,
+    spec: EncoderSpec,
+    words_B2: Array | None = None,
+) -> Array:
+    """Hidden states of the last layer, [B, T, D].
+
+    Args:
+      params: the tree described above.
+      batch: for segments, positions and pair numbers.
+      tokens_BT: int32, what the model sees (corrupted or not).
+      spec: sizes.
+      words_B2: address of this step's dropout (``draws.dropout_words``); None turns
+        dropout off.
+    """
+    x_BTD = _module(spec, "embeddings", params["embeddings"])(
+        tokens_BT, batch.segments_BT, batch.positions_BT, words_B2
+    )
+
+    def layer(x_BTD: Array, stacked: tuple[Params, Array]) -> tuple[Array, None]:
+        layer_params, index = stacked
+        block = _module(spec, "layers", layer_params)
+        return block(x_BTD, batch.pairs_BT, words_B2, index), None
+
+    indices = jnp.arange(spec.layers)
+    x_BTD, _ = jax.lax.scan(layer, x_BTD, (params["layers"], indices))
+    return x_BTD
+
+
+def embedding_logits(
+    params: Params, x_BTD: Array, positions_BK: Array, spec: EncoderSpec
+) -> Array:
+    """MLM logits [B, K, V] in float32 at the given positions only."""
+    x_BKD = jnp.take_along_axis(x_BTD, positions_BK[..., None], axis=1)
+    table_VD = params["embeddings"]["word"]["table"]
+    return _module(spec, "mlm", params["mlm"])(x_BKD, table_VD)
+
+
+def pool(params: Params, x_BTD: Array, starts_BP: Array, spec: EncoderSpec) -> Array:
+    """tanh(dense([CLS])) of each pair, [B, P, D]."""
+    x_BPD = jnp.take_along_axis(x_BTD, starts_BP[..., None], axis=1)
+    return jnp.tanh(_module(spec, "pooler", params["pooler"])(x_BPD))
+
+
+def next_sentence_logits(params: Params, pooled_BPD: Array, spec: EncoderSpec) -> Array:
+    """Next-sentence logits [B, P, 2] in float32: 0 = actual next, 1 = random."""
+    return _module(spec, "nsp", params["nsp"])(pooled_BPD).astype(jnp.float32)

@@ -1,0 +1,69 @@
+"""Sizes of an encoder, and what follows from them by arithmetic."""
+
+from dataclasses import dataclass
+
+# name -> (layers, width); heads are width / 64 and the inner width is 4 * width
+# (Devlin et al. 2018; Turc et al. 2019 for tiny to medium).
+SIZES: dict[str, tuple[int, int]] = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+GELUS = ("tanh", "erf")
+DTYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """Everything that decides the encoder's parameters and their use."""
+
+    vocab_size: int
+    layers: int
+    width: int
+    heads: int
+    inner: int
+    max_positions: int = 512
+    segment_types: int = 2
+    gelu: str = "tanh"  # the 2018 code's form; "erf" is Hugging Face's and fairseq's
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    initializer_range: float = 0.02
+    layer_norm_epsilon: float = 1e-12
+    compute_dtype: str = "float32"
+
+    def parameters(self) -> dict[str, int]:
+        """Parameters by part: embeddings, layers, pooler, mlm head, nsp head."""
+        D, F = self.width, self.inner
+        tables = self.vocab_size + self.max_positions + self.segment_types
+        layer = 4 * (D * D + D) + 2 * D + (D * F + F) + (F * D + D) + 2 * D
+        return {
+            "embeddings": tables * D + 2 * D,
+            "layers": self.layers * layer,
+            "pooler": D * D + D,
+            "mlm": D * D + D + 2 * D + self.vocab_size,
+            "nsp": 2 * D + 2,
+        }
+
+    def train_flops(self, length: int, slots: int) -> float:
+        """Floating-point operations of forward and backward on one row.
+
+        Matrix products only: 2 operations a multiply-add, backward twice forward; the
+        vocabulary product on ``slots`` positions alone.
+        """
+        D, F, T = self.width, self.inner, length
+        per_token = 2 * (4 * D * D + 2 * D * F) + 2 * 2 * T * D
+        heads = slots * 2 * (D * D + self.vocab_size * D) + 2 * (D * D + 2 * D)
+        return 3.0 * (T * self.layers * per_token + heads)
+
+    def activation_bytes(self, length: int, slots: int) -> float:
+        """Bytes one row keeps for the backward pass, an upper estimate.
+
+        Per token and layer some 16 arrays of the width (with the inner ones) and three
+        of attention scores; at the head three of [K, V].
+        """
+        per_token = self.layers * (16 * self.width + 3 * self.heads * length)
+        return 4.0 * (length * per_token + 3 * slots * self.vocab_size)

@@ -1,0 +1,46 @@
+"""Losses: logits and targets in, ``(sum, weight)`` out.
+
+A loss is a ratio of global sums. Sums and weights are added over micro-batches, devices
+and hosts and divided once, at the very end; nothing in this file divides.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = Any
+
+
+class Scores(NamedTuple):
+    """Per-prediction scores of one objective; the arrays share one shape."""
+
+    nll: Array  # float32, negative log likelihood in nats, 0 where weight is 0
+    correct: Array  # float32, 1 where the best guess is right and counts
+    weight: Array  # float32, 1 where the prediction counts
+
+
+def cross_entropy(logits: Array, labels: Array, weights: Array) -> Scores:
+    """Scores of a classification; logits [..., V] are raised to float32 first."""
+    logits = logits.astype(jnp.float32)
+    label_logits = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    nll = jax.nn.logsumexp(logits, axis=-1) - label_logits
+    counted = weights > 0
+    correct = (jnp.argmax(logits, axis=-1) == labels) & counted
+    # `where`, not a product: 0 * inf would be NaN.
+    nll = jnp.where(counted, nll * weights, 0.0)
+    return Scores(nll, correct.astype(jnp.float32), weights)
+
+
+def sums(scores: Scores) -> dict[str, Array]:
+    """The three global sums a ratio is made of."""
+    return {
+        "nll": scores.nll.sum(),
+        "correct": scores.correct.sum(),
+        "weight": scores.weight.sum(),
+    }
+
+
+def ratio(total: Array, weight: Array) -> Array:
+    """total / weight, and 0 where nothing was selected."""
+    return jnp.where(weight > 0, total / jnp.maximum(weight, 1e-30), 0.0)

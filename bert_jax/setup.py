@@ -1,0 +1,241 @@
+"""Config -> everything a run needs before the first step. Config stops at this door.
+
+Below this file nothing receives a configuration; here it is unpacked into specs.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax import draws, memory, mesh, picks, step
+from bert_jax.baselines import Baselines
+from bert_jax.baselines import measure as measure_baselines
+from bert_jax.corruption import KEPT, MASKED, RANDOMED, MaskSpec
+from bert_jax.data import batches, corpus, heldout, rows, store
+from bert_jax.data.batches import BatchSpec, Curriculum
+from bert_jax.data.heldout import EvalSet
+from bert_jax.data.store import Store
+from bert_jax.data.vocabulary import TokenizerSpec
+from bert_jax.encoder import EncoderSpec
+from bert_jax.optim import OptimizerSpec
+from bert_jax.rundir import Refusal
+from bert_jax.step import StepSpec
+
+SAMPLE = 1024  # rows of a phase on which masking is measured
+STRIP_ACCENTS = {"auto": None, "yes": True, "no": False}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One set of held-out rows with its masks and baselines."""
+
+    name: str
+    rows: EvalSet
+    masks: MaskSpec
+    baselines: Baselines
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run is made of."""
+
+    store: Store
+    curriculum: Curriculum
+    encoder: EncoderSpec
+    optimizer: OptimizerSpec
+    steps: tuple[StepSpec, ...]  # one for each phase
+    seed: int
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of all phases."""
+        return self.curriculum.ends[-1]
+
+    def flops_per_row(self) -> list[float]:
+        """Operations of a training row in each phase."""
+        return [self.encoder.train_flops(s.length, s.masks.slots) for s in self.steps]
+
+
+def tokenizer_spec(config: ConfigDict) -> TokenizerSpec:
+    """Tokenizer settings of a configuration."""
+    v = config.vocabulary
+    return TokenizerSpec(v.lowercase, STRIP_ACCENTS[v.strip_accents])
+
+
+def encoder_spec(config: ConfigDict, vocab_size: int) -> EncoderSpec:
+    """Sizes of a configuration."""
+    m = config.model
+    return EncoderSpec(
+        vocab_size=vocab_size,
+        layers=m.layers,
+        width=m.width,
+        heads=m.heads,
+        inner=m.inner,
+        max_positions=m.max_positions,
+        gelu=m.gelu,
+        dropout=m.dropout,
+        attention_dropout=m.attention_dropout,
+        initializer_range=m.initializer_range,
+        compute_dtype=m.compute_dtype,
+    )
+
+
+def optimizer_spec(config: ConfigDict) -> OptimizerSpec:
+    """Optimizer of a configuration; its total is that of the phases."""
+    total = sum(steps for _, steps, _ in config.phases)
+    return OptimizerSpec(total_steps=total, **config.optimizer.to_dict())
+
+
+def mask_spec(config: ConfigDict, length: int, vocab: Any) -> MaskSpec:
+    """Masking rule of a configuration at one length."""
+    m = config.masks
+    return MaskSpec(
+        vocab_size=len(vocab),
+        mask_id=vocab.ids["[MASK]"],
+        slots=picks.slots_for(length, m.rate, m.selection, m.max_predictions),
+        rate=m.rate,
+        mask_share=m.mask_share,
+        random_share=m.random_share,
+        selection=m.selection,
+    )
+
+
+def batch_spec(config: ConfigDict, length: int) -> BatchSpec:
+    """Rows of a configuration at one length."""
+    row_spec = rows.RowSpec(
+        length=length,
+        seed=config.seed,
+        short_seq_prob=config.rows.short_seq_prob,
+        random_next_prob=config.rows.random_next_prob,
+    )
+    static = config.masks.kind == "static"
+    return BatchSpec(
+        rows=row_spec,
+        plans=config.rows.plans,
+        shuffle=config.rows.shuffle,
+        mask_rate=config.masks.rate,
+        max_predictions=config.masks.max_predictions,
+        mask_copies=config.masks.copies if static else 0,
+    )
+
+
+def prepare_store(config: ConfigDict) -> Store:
+    """Corpus -> vocabulary -> token store, from the cache where it is there.
+
+    Raises:
+      Refusal: the corpus or the vocabulary will not do.
+    """
+    try:
+        text = corpus.load(config.corpus)
+        v = config.vocabulary
+        vocab = store.make_vocabulary(text, v.path, v.size, tokenizer_spec(config))
+        return store.build(text, vocab)
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+
+
+def make(config: ConfigDict, tokens: Store, devices: int) -> Setup:
+    """Plans the rows and sizes the steps of a checked configuration.
+
+    Raises:
+      Refusal: too few documents for pairs, or a device too small.
+    """
+    spec = encoder_spec(config, len(tokens.vocabulary))
+    phase_specs = [
+        (batch_spec(config, length), steps, size)
+        for length, steps, size in config.phases
+    ]
+    try:
+        # The held-out side first: it is planned soonest and refused soonest.
+        heldout_spec = heldout.spec(config.eval.sequence_length, config.eval.seed)
+        rows.load_plan(tokens, heldout_spec.rows, 0)
+        curriculum = batches.curriculum(tokens, phase_specs)
+        optimizer = optimizer_spec(config)
+        objectives = tuple(sorted(config.objectives.to_dict().items()))
+        room = memory.available()
+        steps = []
+        for length, _, size in config.phases:
+            masks = mask_spec(config, length, tokens.vocabulary)
+            on_device = size // devices
+            micro = config.machine.micro_batch // devices or memory.micro_batch(
+                spec, length, masks.slots, on_device, room
+            )
+            steps.append(
+                StepSpec(
+                    encoder=spec,
+                    masks=masks,
+                    optimizer=optimizer,
+                    objectives=objectives,
+                    length=length,
+                    seed=config.seed,
+                    micro_batches=on_device // micro,
+                )
+            )
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+    return Setup(tokens, curriculum, spec, optimizer, tuple(steps), config.seed)
+
+
+def held_out_sets(config: ConfigDict, setup: Setup) -> list[HeldOut]:
+    """The fixed evaluation set, and the run's own format where it is another."""
+    e = config.eval
+    own_length = config.phases[-1][0]
+    fixed = heldout.spec(e.sequence_length, e.seed)
+    own = heldout.own_format(setup.curriculum.phases[-1].spec, e.seed)
+    vocab = setup.store.vocabulary
+    common = MaskSpec(
+        vocab_size=len(vocab),
+        mask_id=vocab.ids["[MASK]"],
+        slots=picks.slots_for(e.sequence_length, 0.15, "exact", 0),
+    )
+    wanted = [("held-out", fixed, common)]
+    own_masks = mask_spec(config, own_length, vocab)
+    if (own, own_masks) != (fixed, common):
+        wanted.append(("held-out-own-format", own, own_masks))
+    out = []
+    for name, spec, masks in wanted:
+        chosen = EvalSet(setup.store, spec, e.pairs)
+        baselines = measure_baselines(setup.store, chosen, config.seed)
+        out.append(HeldOut(name, chosen, masks, baselines))
+    return out
+
+
+def measure_masks(setup: Setup) -> list[dict[str, float]]:
+    """Rates of each phase's corruption, measured on its first rows."""
+    measured = []
+    for phase, spec in zip(setup.curriculum.phases, setup.steps, strict=True):
+        count = min(SAMPLE, phase.stream.cycle)
+        batch = phase.batch(0, range(count))
+        corrupt = jax.jit(step.corrupt, static_argnums=(1, 2, 3, 4))
+        _, targets = corrupt(
+            batch, spec.masks, spec.length, spec.seed, draws.Stream.MASKS
+        )
+        used, kinds = np.asarray(targets.weights_BK) > 0, np.asarray(targets.kinds_BK)
+        chosen = int(used.sum())
+        measured.append(
+            {
+                "rows": count,
+                "selected": chosen,
+                "selected_share": chosen / int((batch.pairs_BT > 0).sum()),
+                "masked_share": float((kinds[used] == MASKED).mean()),
+                "random_share": float((kinds[used] == RANDOMED).mean()),
+                "kept_share": float((kinds[used] == KEPT).mean()),
+                "surplus": int(targets.surplus_B.sum()),
+            }
+        )
+    return measured
+
+
+def device_count(config: ConfigDict) -> int:
+    """Devices that split the rows of a batch.
+
+    Raises:
+      Refusal: machine.mesh does not fit the devices there are.
+    """
+    try:
+        return mesh.row_devices(mesh.make(config.machine.mesh or None))
+    except ValueError as error:
+        raise Refusal(str(error)) from error

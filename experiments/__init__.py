@@ -1,0 +1,1 @@
+"""Recipes: one file an experiment, a docstring with what to expect and a config."""

@@ -1,0 +1,21 @@
+"""BERT-tiny, MLM + NSP."""
+
+from ml_collections import ConfigDict
+
+from bert_jax import config as configs
+
+
+def get_config() -> ConfigDict:
+    """The configuration."""
+    config = configs.default()
+    configs.set_size(config, "tiny")
+    config.vocabulary.size = 4500
+    config.phases = ((64, 3600, 32), (128, 400, 32))
+    config.masks.kind = "dynamic"
+    config.optimizer.learning_rate = 1e-3
+    config.optimizer.warmup_steps = 400
+    config.eval.every = 500
+    config.eval.sequence_length = 64
+    config.checkpoint.every = 1000
+    config.log.every = 20
+    return config
