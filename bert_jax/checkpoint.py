@@ -32,15 +32,41 @@ def saved_steps(directory: Path) -> list[int]:
     return sorted(int(p.name) for p in directory.iterdir() if p.name.isdigit())
 
 
+def load_parts(directory: Path, step: int, target: dict[str, Any]) -> dict[str, Any]:
+    """Parts of a checkpoint, with the shapes and shardings of ``target``.
+
+    Args:
+      directory: that of all checkpoints of a run.
+      step: which one.
+      target: name of a part (params, optimizer, step) -> tree of ShapeDtypeStruct with
+        shardings; what is not named is not read. A checkpoint opens on any devices
+        because the shardings come from here.
+
+    Raises:
+      ValueError: an array does not have the checksum it was saved with.
+    """
+    path = epath.Path(os.path.abspath(directory)) / str(step)
+    tree = ocp.load_checkpointables(path, target)
+    metadata = ocp.checkpointables_metadata(path)
+    stored = (metadata.custom_metadata or {}).get("checksums", {})
+    for name, checksum in _checksums(mesh.fetch(tree)).items():
+        if stored.get(name, checksum) != checksum:
+            raise ValueError(
+                f"checkpoint {path} is damaged: array {name} does not have the "
+                "checksum it was saved with; delete that directory to go back to the "
+                "checkpoint before it"
+            )
+    return tree
+
+
 class Checkpoints:
     """The checkpoints of a run: ``<directory>/<step>/``."""
 
-    def __init__(self, directory: str | Path, keep: int | None = None):
-        policy = ocp.training.preservation_policies.LatestN(keep) if keep else None
+    def __init__(self, directory: str | Path, keep: int):
         self._checkpointer = ocp.training.Checkpointer(
             epath.Path(os.path.abspath(directory)),
-            preservation_policy=policy,
-            cleanup_tmp_directories=keep is not None,
+            preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+            cleanup_tmp_directories=True,
         )
 
     def save(self, step: int, tree: dict[str, Any]) -> None:
@@ -55,30 +81,10 @@ class Checkpoints:
             step, tree, force=True, custom_metadata={"checksums": _checksums(host)}
         )
 
-    def load(self, step: int, target: dict[str, Any]) -> dict[str, Any]:
-        """A checkpoint with the shapes and shardings of ``target``.
-
-        Only the parts named in ``target`` are read.
-
-        Raises:
-          ValueError: an array does not have the checksum it was saved with.
-        """
-        tree = self._checkpointer.load_checkpointables(step, target)
-        metadata = self._checkpointer.metadata(step)
-        stored = (getattr(metadata, "custom_metadata", None) or {}).get("checksums", {})
-        for path, checksum in _checksums(mesh.fetch(tree)).items():
-            if stored.get(path, checksum) != checksum:
-                raise ValueError(
-                    f"checkpoint {step} is damaged: array {path} does not have the "
-                    "checksum it was saved with; delete that step's directory to go "
-                    "back to the one before"
-                )
-        return tree
-
     def wait(self) -> None:
         """Until what was started is on disk."""
         self._checkpointer.wait()
 
     def close(self) -> None:
-        """Waits and lets go of the directory."""
+        """Waits, and closes the checkpointer."""
         self._checkpointer.close()

@@ -178,7 +178,9 @@ def corrupt(keys_BP: Array, batch: Batch, spec: MaskSpec) -> tuple[Array, Target
     )
     rows = jnp.arange(batch.tokens_BT.shape[0])[:, None]
     # An unused slot writes past the end, which `drop` ignores.
-    tokens_BT = batch.tokens_BT.at[rows, order_BK].set(replaced_BK, mode="drop")
+    tokens_BT = (
+        jnp.asarray(batch.tokens_BT).at[rows, order_BK].set(replaced_BK, mode="drop")
+    )
     used = used_BK.astype(jnp.float32)
     surplus_B = chosen_BT.sum(axis=1) - used_BK.sum(axis=1)
     targets = Targets(positions_BK, labels_BK, used, kinds_BK, surplus_B)

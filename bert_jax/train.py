@@ -1,32 +1,19 @@
-"""``run(config, directory)``: the training loop, read top to bottom."""
+"""``run(config, directory)``: a run from refusals to the last line, top to bottom."""
 
-import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import (
-    banner,
-    checks,
-    evaluate,
-    mesh,
-    metrics,
-    prefetch,
-    setup,
-    step,
-)
+from bert_jax import banner, checks, mesh, metrics, setup, step
 from bert_jax import config as configs
-from bert_jax.checkpoint import Checkpoints, saved_steps
+from bert_jax.checkpoint import Checkpoints, load_parts, saved_steps
 from bert_jax.data import cache, provenance
-from bert_jax.progress import Progress
+from bert_jax.loop import Loop, Signals, Stopped
 from bert_jax.rundir import Refusal, RunDirectory, git_revision
-from bert_jax.setup import HeldOut, Setup
+from bert_jax.setup import Setup
 from bert_jax.step import State
 
 
@@ -36,34 +23,6 @@ class Options:
 
     plan: bool = False  # banner, table and refusals; nothing compiled or written
     extend: bool = False  # steps or phases may differ from the run's
-
-
-class Stopped(Exception):
-    """SIGTERM or SIGINT before there was anything to save."""
-
-
-class _Signals:
-    """Turns SIGTERM and SIGINT into a request to save and stop."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.training = False
-        self._before = {
-            number: signal.signal(number, self._ask)
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
-            raise KeyboardInterrupt  # a second Ctrl-C means now
-        self.asked = True
-        if not self.training:
-            raise Stopped
-
-    def restore(self) -> None:
-        """Gives the signals back to whoever had them."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def run(config: ConfigDict, directory: str, options: Options = Options()) -> None:  # noqa: B008
@@ -81,7 +40,7 @@ def run(config: ConfigDict, directory: str, options: Options = Options()) -> Non
         saved over.
     """
     place = RunDirectory(directory)
-    signals = _Signals()
+    signals = Signals()
     try:
         _run(config, place, options, signals)
     except Stopped:
@@ -92,7 +51,7 @@ def run(config: ConfigDict, directory: str, options: Options = Options()) -> Non
 
 
 def _run(
-    config: ConfigDict, place: RunDirectory, options: Options, signals: _Signals
+    config: ConfigDict, place: RunDirectory, options: Options, signals: Signals
 ) -> None:
     began = time.perf_counter()
     # What needs no data is refused first.
@@ -135,11 +94,11 @@ def _run(
     _write_facts(config, place, facts, tokens, changes, done)
 
     checkpoints = Checkpoints(place.checkpoints, config.checkpoint.keep)
-    state = _state(plan, checkpoints, done, mesh.replicated(device_mesh))
+    state = _state(plan, place, done, mesh.replicated(device_mesh))
     if done:
         place.say(f"continuing from step {done:,}")
     curves = metrics.Curves(place.path, done)
-    loop = _Loop(config, place, plan, held_out, device_mesh, checkpoints, curves)
+    loop = Loop(config, place, plan, held_out, device_mesh, checkpoints, curves)
     signals.training = True
     try:
         loop.train(state, done, signals)
@@ -221,7 +180,7 @@ def _write_facts(
     place.write_config(config, tokens.content)
 
 
-def _state(plan: Setup, checkpoints: Checkpoints, done: int, sharding: Any) -> State:
+def _state(plan: Setup, place: RunDirectory, done: int, sharding: Any) -> State:
     """A fresh state, or the one of a checkpoint."""
 
     def fresh() -> State:
@@ -233,165 +192,4 @@ def _state(plan: Setup, checkpoints: Checkpoints, done: int, sharding: Any) -> S
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         jax.eval_shape(fresh),
     )
-    return State(**checkpoints.load(done, target._asdict()))
-
-
-class _Loop:
-    """The loop and what it writes to."""
-
-    def __init__(
-        self,
-        config: ConfigDict,
-        place: RunDirectory,
-        plan: Setup,
-        held_out: list[HeldOut],
-        device_mesh: Any,
-        checkpoints: Checkpoints,
-        curves: metrics.Curves,
-    ):
-        self.config, self.place, self.plan = config, place, plan
-        self.held_out, self.mesh = held_out, device_mesh
-        self.checkpoints, self.curves = checkpoints, curves
-        self.stopped = False
-        self._eval_steps = [
-            jax.jit(
-                step.make_eval_step(
-                    plan.encoder, h.masks, h.rows.spec.rows.length, config.eval.seed
-                )
-            )
-            for h in held_out
-        ]
-
-    def _compiled(self) -> list[Callable[..., Any]]:
-        """One train step per phase; the state is donated."""
-        return [
-            jax.jit(step.make_train_step(spec), donate_argnums=0)
-            for spec in self.plan.steps
-        ]
-
-    def train(self, state: State, done: int, signals: _Signals) -> None:
-        """Steps from ``done`` to the end; a step's metrics are read in the next."""
-        curriculum, config = self.plan.curriculum, self.config
-        total = self.plan.total_steps
-        train_steps = self._compiled()
-        flops = self.plan.flops_per_row()
-        sizes = [phase.batch_size for phase in curriculum.phases]
-        work = [f * n for f, n in zip(flops, sizes, strict=True)]
-        self.progress = Progress(done, list(zip(curriculum.ends, work, strict=True)))
-        local = [mesh.local_rows(size) for size in sizes]
-        batches = prefetch.batches(
-            lambda n: curriculum.batch(n, local[curriculum.phase_of(n)]),
-            done,
-            total,
-            config.machine.loader_threads,
-        )
-        pending: tuple[int, Any] | None = None
-        saved, phase_before = done, -1
-        while done < total and not signals.asked:
-            phase = curriculum.phase_of(done)
-            if phase != phase_before:
-                self._announce(phase, done)
-            batch = mesh.place(next(batches), self.mesh)
-            state, numbers = train_steps[phase](state, batch)
-            done += 1
-            if pending is not None:
-                self._account(*pending)
-            pending = (done, numbers)
-            if phase != phase_before:
-                jax.block_until_ready(numbers)
-                self.progress.restart_clock()
-                phase_before = phase
-            last = done == total
-            save = last or done % config.checkpoint.every == 0
-            if save or done % config.eval.every == 0:
-                self._account(*pending)
-                pending = None
-                self._evaluate(done, state.params)
-            if save:
-                self.checkpoints.save(done, state._asdict())
-                saved = done
-            if pending is None:
-                self.progress.restart_clock()
-        if pending is not None:
-            self._account(*pending)
-        self.progress.close()
-        if done < total:
-            self.stopped = True
-            if done > saved:
-                self.checkpoints.save(done, state._asdict())
-            self.place.say(
-                f"stopped by a signal at step {done:,}, saved; the same command "
-                "continues from there"
-            )
-
-    def _announce(self, phase: int, done: int) -> None:
-        spec = self.plan.steps[phase]
-        self.place.say(
-            f"phase {phase + 1} from step {done:,}: length {spec.length}, compiling"
-        )
-
-    def _account(self, done: int, numbers: Any) -> None:
-        """Reads, checks and records the metrics of one step (counted from 1)."""
-        numbers = mesh.fetch(numbers)
-        if not bool(numbers["finite"]):
-            self._refuse(done, numbers)
-        values = {
-            "loss": float(numbers["loss"]),
-            "learning_rate": float(numbers["learning_rate"]),
-            "gradient_norm": float(numbers["gradient_norm"]),
-            "surplus": float(numbers["surplus"]),
-        }
-        for name, sums in numbers["sums"].items():
-            weight = max(float(sums["weight"]), 1.0)
-            values[f"{name}_loss"] = float(sums["nll"]) / weight
-            values[f"{name}_accuracy"] = float(sums["correct"]) / weight
-        shown = {
-            "loss": values["loss"],
-            "mlm": values.get("mlm_accuracy", 0.0),
-            "nsp": values.get("nsp_accuracy", 0.0),
-            "lr": values["learning_rate"],
-        }
-        tokens = float(numbers["tokens"])
-        line = self.progress.update(done, tokens, shown)
-        if line:
-            self.place.say(line)
-        if done % self.config.log.every == 0 or done == self.plan.total_steps:
-            values["tokens_per_second"] = self.progress.speed()
-            self.curves.add("train", done, values)
-
-    def _refuse(self, done: int, numbers: Any) -> None:
-        """Stops at a loss or gradient that is not finite, and says where it came from.
-
-        Raises:
-          FloatingPointError: always.
-        """
-        address = self.plan.curriculum.address(done - 1)
-        bad = np.flatnonzero(~np.isfinite(np.asarray(numbers["row_nll"])))
-        where = "no single row's loss is; the gradient overflowed"
-        if bad.size:
-            named = [f"plan {address.plans[r]} row {address.rows[r]}" for r in bad[:8]]
-            more = f" and {bad.size - 8} more" if bad.size > 8 else ""
-            where = f"rows {', '.join(named)}{more} of the batch of {len(address.rows)}"
-        raise FloatingPointError(
-            f"step {done}: loss {float(numbers['loss'])}, gradient norm "
-            f"{float(numbers['gradient_norm'])} are not finite ({where}). Nothing was "
-            "saved after it; the last checkpoint is good. Try a lower "
-            "optimizer.learning_rate or a longer warmup, or look at those rows"
-        )
-
-    def _evaluate(self, done: int, params: Any) -> None:
-        """Scores the held-out sets, says the line, records the numbers."""
-        for eval_step, held_out in zip(self._eval_steps, self.held_out, strict=True):
-            result = evaluate.evaluate(
-                eval_step,
-                params,
-                held_out.rows,
-                held_out.baselines,
-                self.config.machine.eval_batch,
-                self.mesh,
-            )
-            line = result.line(held_out.name)
-            self.place.say(f"step {done:,} {line}")
-            if done == self.plan.total_steps:
-                self.place.say(result.table())
-            self.curves.add(held_out.name, done, result.record(), line)
+    return State(**load_parts(place.checkpoints, done, target._asdict()))

@@ -1,0 +1,163 @@
+"""``load``: a checkpoint of a run as a model on this machine, parameters only."""
+
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import checkpoint, encoder, setup
+from bert_jax.batch import Batch
+from bert_jax.data import vocabulary
+from bert_jax.data.vocabulary import Vocabulary
+from bert_jax.encoder import EncoderSpec
+from bert_jax.rundir import RunDirectory
+
+MASK = "[MASK]"
+BUCKET = 32  # lengths are padded to a multiple, so that few programs are compiled
+
+
+class Filling(NamedTuple):
+    """One guess for a [MASK]."""
+
+    token: str
+    probability: float
+    text: str  # the input with this guess in place
+
+
+class Pretrained:
+    """Parameters, sizes and vocabulary of one checkpoint."""
+
+    def __init__(
+        self, params: Any, spec: EncoderSpec, vocab: Vocabulary, step: int, path: Path
+    ):
+        self.params, self.spec, self.vocabulary = params, spec, vocab
+        self.step, self.path = step, path
+
+    def __repr__(self) -> str:
+        s = self.spec
+        return (
+            f"Pretrained({str(self.path)!r}, step {self.step:,}: {s.layers} layers of "
+            f"{s.width}, {sum(s.parameters().values()):,} parameters)"
+        )
+
+    @functools.cached_property
+    def _mask_logits(self) -> Any:
+        @jax.jit
+        def logits(params: Any, batch: Batch, positions_BK: Any) -> Any:
+            x_BTD = encoder.encode(params, batch, batch.tokens_BT, self.spec)
+            return encoder.embedding_logits(params, x_BTD, positions_BK, self.spec)
+
+        return logits
+
+    def _ids(self, text: str) -> list[int]:
+        """Ids of a text in which [MASK] stands for itself."""
+        parts = self.vocabulary.encode(text.split(MASK))
+        mask_id = self.vocabulary.ids[MASK]
+        ids = list(parts[0])
+        for part in parts[1:]:
+            ids += [mask_id, *part]
+        return ids
+
+    def _row(self, ids: list[int]) -> Batch:
+        """[CLS] ids [SEP] as a batch of one row, padded to a bucket."""
+        names = self.vocabulary.ids
+        tokens = [names["[CLS]"], *ids, names["[SEP]"]]
+        length = min(-(-len(tokens) // BUCKET) * BUCKET, self.spec.max_positions)
+        row = np.full((1, length), names["[PAD]"], np.int32)
+        row[0, : len(tokens)] = tokens
+        inside = (np.arange(length) < len(tokens))[None]
+        zeros, one = np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32)
+        return Batch(
+            tokens_BT=row,
+            segments_BT=np.zeros_like(row),
+            pairs_BT=inside.astype(np.int32),
+            positions_BT=np.where(inside, np.arange(length), 0).astype(np.int32),
+            maskable_BT=inside,
+            starts_BP=zeros,
+            plans_BP=zeros,
+            rows_BP=zeros,
+            reads_BP=zeros,
+            picks_BP=zeros,
+            nsp_BP=zeros,
+            weight_BP=one,
+            place_B=np.zeros(1, np.int32),
+        )
+
+    def fill_mask(self, text: str, top_k: int = 5) -> list[Any]:
+        """The likeliest tokens for each [MASK] of a text.
+
+        Args:
+          text: with at least one ``[MASK]``.
+          top_k: guesses wanted.
+
+        Returns:
+          A list of ``Filling``, best first; a list of such lists, one for each mask,
+          where the text has several.
+
+        Raises:
+          ValueError: no [MASK] in the text, or more tokens than positions.
+        """
+        if MASK not in text:
+            raise ValueError(f"no {MASK} in {text!r}; write it where a word is missing")
+        ids = self._ids(text)
+        if len(ids) + 2 > self.spec.max_positions:
+            raise ValueError(
+                f"{len(ids) + 2} tokens with [CLS] and [SEP] are more than the "
+                f"{self.spec.max_positions} positions of this model; shorten the text"
+            )
+        batch = self._row(ids)
+        masks = np.flatnonzero(batch.tokens_BT[0] == self.vocabulary.ids[MASK])
+        logits = self._mask_logits(self.params, batch, jnp.asarray(masks[None]))
+        probabilities = np.asarray(jax.nn.softmax(logits[0], axis=-1))
+        filled = []
+        for place, chances in enumerate(probabilities):
+            best = np.argsort(-chances, kind="stable")[:top_k]
+            filled.append([self._filling(text, place, int(n), chances) for n in best])
+        return filled if len(filled) > 1 else filled[0]
+
+    def _filling(self, text: str, place: int, token: int, chances: Any) -> Filling:
+        word = self.vocabulary.tokens[token]
+        parts = text.split(MASK)
+        before = MASK.join(parts[: place + 1])
+        after = MASK.join(parts[place + 1 :])
+        if word.startswith("##"):
+            before, shown = before.rstrip(), word[2:]
+        else:
+            shown = word
+        return Filling(word, float(chances[token]), before + shown + after)
+
+
+def load(run: str | Path, step: int | None = None) -> Pretrained:
+    """Opens a checkpoint of a run directory on this machine's first device.
+
+    Args:
+      run: the run directory.
+      step: which checkpoint; the latest by default.
+
+    Raises:
+      ValueError: no run or no such checkpoint there, or a damaged one.
+    """
+    place = RunDirectory(run)
+    config = place.config()
+    if config is None:
+        raise ValueError(f"{run} is not a run directory: it has no config.json")
+    steps = checkpoint.saved_steps(place.checkpoints)
+    if not steps or step not in (None, *steps):
+        raise ValueError(
+            f"{run} has no checkpoint{'' if step is None else f' of step {step}'}; "
+            f"there are: {', '.join(map(str, steps)) or 'none yet'}"
+        )
+    chosen = steps[-1] if step is None else step
+    tokenizer = place.path / "tokenizer" / "vocab.txt"
+    vocab = vocabulary.read(tokenizer, setup.tokenizer_spec(config))
+    spec = setup.encoder_spec(config, len(vocab))
+    local = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    target = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=local),
+        encoder.parameter_shapes(spec),
+    )
+    params = checkpoint.load_parts(place.checkpoints, chosen, {"params": target})
+    return Pretrained(params["params"], spec, vocab, chosen, place.path)
