@@ -1,5 +1,7 @@
 """The training step: global ratios, micro-batches, devices, and what is not finite."""
 
+import functools
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,7 +23,7 @@ LENGTH = 48
 
 def make_spec(vocab, **changes):
     spec = StepSpec(
-        encoder=EncoderSpec(len(vocab), 2, 32, 2, 64, max_positions=LENGTH),
+        encoder=EncoderSpec(len(vocab), 1, 32, 2, 64, max_positions=LENGTH),
         masks=MaskSpec(
             len(vocab), vocab.ids["[MASK]"], picks.slots_for(LENGTH, 0.15, "exact", 0)
         ),
@@ -44,16 +46,21 @@ def start(spec):
     return step.init(spec.encoder, spec.optimizer, spec.seed)
 
 
-def take(spec, batch, state=None, steps=2):
-    run = jax.jit(step.make_train_step(spec))
-    state = state or start(spec)
+@functools.cache
+def compiled(spec):
+    """One program for each spec in this file."""
+    return jax.jit(step.make_train_step(spec))
+
+
+def take(spec, batch, steps=2):
+    run, state = compiled(spec), start(spec)
     for _ in range(steps):
         state, metrics = run(state, batch)
     return state, metrics
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("parts", [2, 8, 16])
+@pytest.mark.parametrize("parts", [2, 16])
 def test_any_number_of_micro_batches(toy_store, batch, parts):
     """Law 1, dropout on: the loss, the gradient and the parameters agree."""
     whole = make_spec(toy_store.vocabulary)
@@ -142,7 +149,7 @@ def test_what_is_not_finite_changes_nothing(toy_store, batch):
     state = start(spec)
     table = state.params["embeddings"]["position"]["table"]
     state.params["embeddings"]["position"]["table"] = table.at[40].set(np.inf)
-    after, metrics = jax.jit(step.make_train_step(spec))(state, batch)
+    after, metrics = compiled(spec)(state, batch)
     assert not metrics["finite"]
     long = (batch.pairs_BT[:, 40] > 0) & True
     assert 0 < long.sum() < 16
@@ -158,45 +165,41 @@ def test_what_is_not_finite_changes_nothing(toy_store, batch):
 def test_learns_a_batch(toy_store, batch):
     spec = make_spec(toy_store.vocabulary)
     _, first = take(spec, batch, steps=1)
-    _, last = take(spec, batch, steps=60)
+    _, last = take(spec, batch, steps=90)
     assert last["loss"] < first["loss"] - 1.5
 
 
 EIGHT = """
-import os, sys
-os.environ["JAX_NUM_CPU_DEVICES"] = sys.argv[1]
-import jax, pickle, numpy as np
+import os, pickle, sys
+devices, given, wanted, shape = sys.argv[1:]
+os.environ["JAX_NUM_CPU_DEVICES"] = devices
+import jax, numpy as np
 from bert_jax import mesh, step
-spec, batch = pickle.load(open(sys.argv[2], "rb"))
-m = mesh.make(tuple(map(int, sys.argv[4].split(","))))
-state = jax.device_put(step.init(spec.encoder, spec.optimizer, spec.seed), mesh.replicated(m))
+spec, batch = pickle.load(open(given, "rb"))
+m = mesh.make(tuple(map(int, shape.split(","))))
+state = step.init(spec.encoder, spec.optimizer, spec.seed)
+state = jax.device_put(state, mesh.replicated(m))
 run = jax.jit(step.make_train_step(spec))
 for _ in range(2):
     state, metrics = run(state, mesh.place(batch, m))
-out = {"loss": metrics["loss"], "norm": metrics["gradient_norm"], "rows": metrics["row_nll"]}
-np.savez(sys.argv[3], **{k: np.asarray(v) for k, v in out.items()},
-         word=np.asarray(state.params["embeddings"]["word"]["table"]), n=jax.device_count())
+np.savez(
+    wanted, loss=metrics["loss"], norm=metrics["gradient_norm"],
+    rows=np.asarray(metrics["row_nll"]), n=jax.device_count(),
+    word=np.asarray(state.params["embeddings"]["word"]["table"]),
+)
 """
 
 
 def test_one_device_equals_eight(toy_store, batch, tmp_path):
     """Law 1 in its own processes: the device count is fixed at start-up."""
-    import pickle
-
     spec = make_spec(toy_store.vocabulary, micro_batches=2)
-    (tmp_path / "in.pkl").write_bytes(pickle.dumps((spec, batch)))
+    given = tmp_path / "in.pkl"
+    given.write_bytes(pickle.dumps((spec, batch)))
     results = []
     for devices, shape in (("1", "1,1,1"), ("8", "4,2,1")):
         out = tmp_path / f"{devices}.npz"
-        command = [
-            sys.executable,
-            "-c",
-            EIGHT,
-            devices,
-            str(tmp_path / "in.pkl"),
-            str(out),
-            shape,
-        ]
+        arguments = [devices, str(given), str(out), shape]
+        command = [sys.executable, "-c", EIGHT, *arguments]
         subprocess.run(command, check=True, timeout=300)
         results.append(np.load(out))
     one, eight = results

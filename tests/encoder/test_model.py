@@ -42,10 +42,11 @@ def batch(tokens, pairs=None, segments=None, positions=None):
     tokens = np.asarray(tokens, np.int32)
     B, T = tokens.shape
     zeros = np.zeros((B, 1), np.int32)
+    segments = tokens * 0 if segments is None else np.asarray(segments, np.int32)
     at = np.broadcast_to(np.arange(T), (B, T))
     return Batch(
         tokens_BT=tokens,
-        segments_BT=np.asarray(segments if segments is not None else tokens * 0, np.int32),
+        segments_BT=segments,
         pairs_BT=np.asarray(pairs if pairs is not None else tokens * 0 + 1, np.int32),
         positions_BT=np.asarray(positions if positions is not None else at, np.int32),
         maskable_BT=tokens > 0,

@@ -1,0 +1,184 @@
+"""Bad input: one readable message, and nothing written in the run directory."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax import checks, train
+from bert_jax import config as configs
+from bert_jax.rundir import Refusal
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def command():
+    path = REPOSITORY / "launch/_command.py"
+    spec = importlib.util.spec_from_file_location("_command", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def set_keys(config, **keys):
+    for path, value in keys.items():
+        *groups, name = path.split("__")
+        place = config
+        for group in groups:
+            place = place[group]
+        place[name] = value
+    return config
+
+
+@pytest.fixture
+def smoke(command, toy_text) -> ConfigDict:
+    config = command.load_experiment("smoke")
+    return set_keys(config, corpus=f"sentences:{toy_text}", vocabulary__size=150)
+
+
+CASES = {
+    "missing corpus": ({"corpus": "text:/no/such/*.txt"}, "is missing"),
+    "unknown corpus": ({"corpus": "wiki"}, "no kind"),
+    "missing vocabulary": ({"vocabulary__path": "/no/vocab.txt"}, "is missing"),
+    "phase beyond positions": (
+        {"phases": ((64, 5, 8), (640, 5, 8))},
+        "phase 2: sequence length 640 is outside 8 .. 512",
+    ),
+    "batch that does not divide": (
+        {"phases": ((64, 50, 10),), "machine__micro_batch": 4},
+        "machine.micro_batch=4 does not divide the batch of 10",
+    ),
+    "warmup beyond the run": (
+        {"optimizer__warmup_steps": 51},
+        "optimizer.warmup_steps=51 is longer than the run of 50",
+    ),
+    "unknown choice": ({"rows__shuffle": "yes"}, "rows.shuffle='yes' is not one of"),
+    "share above one": ({"masks__rate": 1.5}, "masks.rate=1.5 must lie between"),
+    "shares add up": ({"masks__mask_share": 0.95}, "add to more than 1"),
+    "no phases": ({"phases": ()}, "must be a tuple"),
+    "negative steps": ({"phases": ((64, -5, 8),)}, "must be a tuple"),
+    "heads": ({"model__heads": 3}, "model.width=64 does not split"),
+    "zero plans": ({"rows__plans": 0}, "rows.plans=0 must be at least 1"),
+    "mesh": ({"machine__mesh": (2, 1, 1)}, "its product must be 1"),
+    "vocabulary too small": ({"vocabulary__size": 20}, "vocabulary.size=20"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused_before_anything_is_written(smoke, tmp_path, case):
+    keys, message = CASES[case]
+    directory = tmp_path / "run"
+    with pytest.raises(Refusal) as refusal:
+        train.run(set_keys(smoke, **keys), str(directory))
+    assert message in str(refusal.value)
+    assert not directory.exists()
+
+
+def test_vocabulary_without_mask(smoke, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
+    with pytest.raises(Refusal, match=r"has no \[MASK\]"):
+        train.run(set_keys(smoke, vocabulary__path=str(path)), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_empty_corpus(smoke, tmp_path):
+    (tmp_path / "empty.txt").write_text("\n\n")
+    config = set_keys(smoke, corpus=f"sentences:{tmp_path}/empty.txt")
+    with pytest.raises(Refusal, match="is empty"):
+        train.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("documents", [1, 12])
+def test_too_few_documents_for_pairs(smoke, tmp_path, documents):
+    """Case P08; twelve documents leave one held out, which has no partner."""
+    text = "\n\n".join(f"one {n} two .\nthree {n} four ." for n in range(documents))
+    (tmp_path / "few.txt").write_text(text + "\n")
+    config = set_keys(
+        smoke, corpus=f"sentences:{tmp_path}/few.txt", vocabulary__size=90
+    )
+    with pytest.raises(Refusal, match="two documents on each side"):
+        train.run(config, str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_unknown_experiment(command):
+    with pytest.raises(Refusal) as refusal:
+        command.load_experiment("bert_base_npr")
+    text = str(refusal.value)
+    assert "did you mean bert_base_nsp?" in text and "bert_large_nsp" in text
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("--config.optimizer.learing_rate=1", "did you mean optimizer.learning_rate?"),
+        ("--config.learning_rate=1", "did you mean optimizer.learning_rate?"),
+        ("--config.zzz=1", "no key 'zzz'"),
+    ],
+)
+def test_unknown_key(command, flag, hint):
+    with pytest.raises(Refusal) as refusal:
+        command.parse(["x", "--exp", "smoke", flag])
+    assert hint in str(refusal.value)
+
+
+def test_wrong_type_and_stray_words(run_launcher, tmp_path):
+    for words in (["--config.rows.plans=many"], ["--workdirs=x"], ["stray"]):
+        done = run_launcher("--exp", "smoke", *words, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.startswith("refused: ")
+        assert "Traceback" not in done.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_accelerator_present_but_unused(tmp_path):
+    (tmp_path / "accel0").touch()
+    with pytest.raises(Refusal, match=r"TPU: .*accel0.*jax\[tpu\]"):
+        checks.check_accelerator("cpu", 1, {}, str(tmp_path))
+    checks.check_accelerator("tpu", 1, {}, str(tmp_path))
+    checks.check_accelerator("cpu", 1, {"JAX_PLATFORMS": "cpu"}, str(tmp_path))
+    (tmp_path / "accel0").rename(tmp_path / "nvidia0")
+    with pytest.raises(Refusal, match="NVIDIA GPU"):
+        checks.check_accelerator("cpu", 1, {}, str(tmp_path))
+    (tmp_path / "nvidia0").unlink()
+    checks.check_accelerator("cpu", 1, {}, str(tmp_path))
+    pod = {"TPU_WORKER_HOSTNAMES": "a,b,c,d"}
+    with pytest.raises(Refusal, match=r"one of 4 hosts.*--pod"):
+        checks.check_accelerator("tpu", 1, pod, str(tmp_path))
+    checks.check_accelerator("tpu", 4, pod, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "message"),
+    [
+        ({"optimizer__learning_rate": 5e-4}, {}, "another recipe"),
+        ({"phases": ((32, 40, 16), (64, 90, 16))}, {}, "--extend"),
+        ({"corpus": "builtin:python-docs"}, {"extend": True}, "another recipe"),
+    ],
+)
+def test_what_may_not_change(command, smoke_run, keys, options, message):
+    """Law 8: recipe keys never, phases with --extend; the directory stays as it is."""
+    directory, _ = smoke_run
+    config = command.load_experiment("smoke")
+    before = {p: p.stat().st_mtime_ns for p in directory.rglob("*")}
+    if "corpus" in keys:
+        keys = {"vocabulary__size": 1900, **keys}
+    with pytest.raises(Refusal, match=message):
+        train.run(set_keys(config, **keys), str(directory), train.Options(**options))
+    assert {p: p.stat().st_mtime_ns for p in directory.rglob("*")} == before
+
+
+def test_every_key_has_a_kind():
+    flat = configs.flatten(configs.default())
+    assert set(flat) == set(configs.KIND)
+    assert all(key.meaning for key in configs.KEYS)
+
+
+def test_config_survives_json():
+    config = set_keys(configs.default(), phases=((16, 3, 4), (32, 1, 2)), seed=9)
+    again = configs.from_json(configs.as_json(config))
+    assert configs.flatten(again) == configs.flatten(config)
+    with pytest.raises(ValueError, match="format 99"):
+        configs.from_json({"format_version": 99})
