@@ -66,6 +66,8 @@ class RunDirectory:
         Raises:
           Refusal: another live process holds it.
         """
+        if self._lock is not None:
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         lock = open(self.path / ".lock", "a+")
         try:
