@@ -20,13 +20,23 @@ class Scores(NamedTuple):
     weight: Array  # float32, 1 where the prediction counts
 
 
+def best_guess(logits: Array) -> Array:
+    """argmax over the last axis, the first of equals; logits [..., V].
+
+    Two plain reductions: XLA's CPU backend runs argmax's paired one ten times slower.
+    """
+    best = logits.max(axis=-1, keepdims=True)
+    places = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)
+    return jnp.where(logits == best, places, logits.shape[-1]).min(axis=-1)
+
+
 def cross_entropy(logits: Array, labels: Array, weights: Array) -> Scores:
     """Scores of a classification; logits [..., V] are raised to float32 first."""
     logits = logits.astype(jnp.float32)
     label_logits = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
     nll = jax.nn.logsumexp(logits, axis=-1) - label_logits
     counted = weights > 0
-    correct = (jnp.argmax(logits, axis=-1) == labels) & counted
+    correct = (best_guess(logits) == labels) & counted
     # `where`, not a product: 0 * inf would be NaN.
     nll = jnp.where(counted, nll * weights, 0.0)
     return Scores(nll, correct.astype(jnp.float32), weights)

@@ -26,6 +26,11 @@ class RunDirectory:
     """A directory that one process at a time may write."""
 
     def __init__(self, path: str | Path):
+        if "://" in str(path):
+            raise Refusal(
+                f"run directory {path} is not on a local disk, and this version writes "
+                "nowhere else; give a local path and copy the finished directory"
+            )
         self.path = Path(path)
         self._lock: TextIO | None = None
         self._log: TextIO | None = None

@@ -9,13 +9,12 @@ def get_config() -> ConfigDict:
     """The configuration."""
     config = configs.default()
     configs.set_size(config, "tiny")
-    config.vocabulary.size = 4500
-    config.phases = ((64, 3600, 32), (128, 400, 32))
+    config.vocabulary.size = 4000
+    config.phases = ((64, 5200, 32), (128, 800, 32))
     config.masks.kind = "dynamic"
     config.optimizer.learning_rate = 1e-3
-    config.optimizer.warmup_steps = 400
-    config.eval.every = 500
-    config.eval.sequence_length = 64
+    config.optimizer.warmup_steps = 500
+    config.eval.every = 1000
     config.checkpoint.every = 1000
     config.log.every = 20
     return config

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,12 +51,12 @@ def saves(directory, temporary=False):
 class Start:
     """One start of the launcher, watched from outside."""
 
-    def __init__(self, directory, environ):
+    def __init__(self, directory, environ, *flags):
         self.directory = directory
         command = [sys.executable, str(REPOSITORY / "launch/tpu_pod.py"), *FLAGS]
         self.out = open(directory.with_suffix(".out"), "a+")
         self.process = subprocess.Popen(
-            [*command, "--workdir", str(directory)],
+            [*command, "--workdir", str(directory), *flags],
             env={**os.environ, **environ},
             stdout=self.out,
             stderr=subprocess.STDOUT,
@@ -174,10 +175,32 @@ def test_finished_run_says_its_line(uninterrupted, compiled):
     assert (uninterrupted / "metrics.jsonl").read_bytes() == before
 
 
+def test_extending_a_finished_run(uninterrupted, tmp_path, compiled):
+    """Law 8: phases change with --extend only, and the change is recorded."""
+    copy = tmp_path / "run"
+    shutil.copytree(uninterrupted, copy)
+    longer = ("--config.phases=((32,20,48),(48,14,48))", "--extend")
+    code, text = Start(copy, compiled, *longer).finish()
+    assert code == 0 and "continuing from step 32" in text, text
+    assert saves(copy)[-1] == 34 and losses(copy)[31] == losses(uninterrupted)[31]
+    record = json.loads((copy / "provenance.json").read_text())
+    assert [e["step"] for e in record["events"]] == [32]
+    assert "extension key phases" in (copy / "provenance.md").read_text()
+
+
+def test_machine_keys_may_change(uninterrupted, tmp_path, compiled):
+    """Another micro-batch on restart: logged; the losses agree to float tolerance."""
+    copy = tmp_path / "run"
+    shutil.copytree(uninterrupted, copy)
+    shutil.rmtree(copy / "checkpoints" / str(STEPS))
+    code, text = Start(copy, compiled, "--config.machine.micro_batch=24").finish()
+    assert code == 0 and "changed machine.micro_batch: 0 -> 24" in text, text
+    for step, values in losses(uninterrupted).items():
+        np.testing.assert_allclose(losses(copy)[step], values, rtol=1e-3)
+
+
 def test_damaged_checkpoint_is_refused(uninterrupted, tmp_path):
     """One flipped byte in an array file: Orbax alone would load it."""
-    import shutil
-
     copy = tmp_path / "run"
     shutil.copytree(uninterrupted, copy)
     data = sorted((copy / f"checkpoints/{STEPS}/params").rglob("d/*"))
