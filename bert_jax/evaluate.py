@@ -25,11 +25,12 @@ class Evaluation:
     documents: int
 
     def line(self, name: str = "held-out") -> str:
-        """The one line people read."""
+        """The one line people read: scores | baselines on the same rows."""
         e = self.estimates
         return (
             f"{name} mlm_loss={e['mlm_loss']} mlm_accuracy={e['mlm_accuracy']} "
-            f"nsp_accuracy={e['nsp_accuracy']}"
+            f"nsp_accuracy={e['nsp_accuracy']} | unigram={e['unigram_loss']} "
+            f"majority={e['majority_accuracy']} overlap={e['overlap_accuracy']}"
         )
 
     def table(self) -> str:

@@ -1,6 +1,7 @@
 """The loop: steps, metrics, held-out evaluation, saves, and stopping well."""
 
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -26,10 +27,10 @@ class Signals:
     def __init__(self) -> None:
         self.asked = False
         self.training = False
-        self._before = {
-            number: signal.signal(number, self._ask)
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        # Only the main thread may take signals; elsewhere they stay with their owner.
+        main = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGTERM, signal.SIGINT) if main else ()
+        self._before = {n: signal.signal(n, self._ask) for n in numbers}
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:

@@ -44,7 +44,7 @@ def run(config: ConfigDict, directory: str, options: Options = Options()) -> Non
     try:
         _run(config, place, options, signals)
     except Stopped:
-        place.say("stopped before the first step; nothing to save")
+        place.say("stopped before a step was taken; nothing new to save")
     finally:
         signals.restore()
         place.close()

@@ -5,6 +5,7 @@ from any directory, and no file here may be named like an installed module.
 """
 
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -85,6 +86,10 @@ def parse(argv: list[str]) -> ConfigDict:
     Raises:
       Refusal: an unknown experiment, flag or key, or a value of the wrong type.
     """
+    if any(word.lstrip("-") in ("help", "helpfull", "h") for word in argv[1:]):
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        sys.exit(0)
     name = _flag(argv, "exp")
     if not name:
         raise Refusal(f"--exp is missing; there are: {', '.join(experiments())}")
@@ -113,6 +118,10 @@ def parse(argv: list[str]) -> ConfigDict:
 
 def main(body: Callable[[list[str]], Any]) -> NoReturn:
     """Runs a launcher; what is refused is one message on stderr and exit status 2."""
+    # A console that cannot show a character must not end a run.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         body(sys.argv)
     except Refusal as refusal:

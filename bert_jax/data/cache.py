@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,10 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def file_digest(paths: Iterable[Path]) -> str:
-    """Hex sha256 over the bytes of files in the given order."""
-    total = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as f:
-            total.update(hashlib.file_digest(f, "sha256").digest())
-    return total.hexdigest()
+def file_digest(path: Path) -> str:
+    """Hex sha256 of a file."""
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def _discard_dead(directory: Path) -> None:

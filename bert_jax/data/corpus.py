@@ -235,7 +235,11 @@ def _read(source: Source, spec: str, directory: Path) -> None:
             "held_out_threshold": threshold,
             **counts,
             "files": [
-                {"name": path.name, "bytes": path.stat().st_size}
+                {
+                    "name": path.name,
+                    "bytes": path.stat().st_size,
+                    "sha256": cache.file_digest(path),
+                }
                 for path in (files(source) if source.kind != "builtin" else [])
             ],
         },

@@ -20,13 +20,12 @@ _VERSION = re.compile(
     r"(?:New|Changed|Added|Deprecated|Removed|Modified) (?:in|since)\b"
 )
 _LEGAL = re.compile(r"copyright|licen[cs]e|all rights reserved|warrant", re.IGNORECASE)
-_WORD = re.compile(r"^[\"'(\[]*[A-Za-z][A-Za-z'’\-/_.]*(?:\(\))?[\"')\],.;:!?]*$")
-_ODD = re.compile(r"[{}<>=\\|@#$%^~`]")
+_WORD = re.compile(r"^[\"'(\[]*[A-Za-z][A-Za-z'’\-/]*[\"')\],.;:!?]*$")
+_ODD = re.compile(r"[{}<>=\\|@#$%^~_`]")
 _QUOTES = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "..."}
 )
 LEAST_WORDS = 5
-LOOSE_WORDS = 8  # from here on a capital and a full stop are not asked for
 
 
 def _plain(text: str) -> str:
@@ -42,8 +41,9 @@ def _plain(text: str) -> str:
 def is_prose(text: str) -> bool:
     """True for a paragraph of sentences: mostly words, a capital, a full stop."""
     words = text.split()
-    framed = text[-1] in '.!?:")' and (text[0].isupper() or text[0] in "\"'(")
-    if len(words) < (LEAST_WORDS if framed else LOOSE_WORDS):
+    if len(words) < LEAST_WORDS or text[-1] not in '.!?:")':
+        return False
+    if not (text[0].isupper() or text[0] in "\"'("):
         return False
     if _LEGAL.search(text) or _VERSION.match(text) or not text.isprintable():
         return False
@@ -110,7 +110,7 @@ def comments(source: str) -> Iterator[list[str]]:
         if found:
             run.append(found[1])
             continue
-        if len(run) >= 2:
+        if len(run) >= 3:
             kept = [p for p in paragraphs("\n".join(run)) if p.endswith((".", ":"))]
             if kept:
                 yield kept

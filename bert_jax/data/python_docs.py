@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bert_jax.data import prose
 
-EXTRACTOR_VERSION = 2
+EXTRACTOR_VERSION = 1
 TOPICS = "pydoc_data/topics.py"
 _SKIPPED = frozenset(
     "test tests idle_test site-packages dist-packages lib2to3 ensurepip turtledemo "

@@ -10,7 +10,6 @@
 Rows are spans of ``tokens``; planning them needs the bounds alone.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -131,11 +130,12 @@ def _write(corpus: Corpus, vocabulary: Vocabulary, directory: Path) -> None:
     _save_arrays(directory, lengths, sentences, sides)
     vocabulary.write(directory / "tokenizer")
     names = ("tokens.bin", "sentence_bounds.npy", "document_bounds.npy", "held_out.npy")
-    content = hashlib.sha256(cache.file_digest(directory / n for n in names).encode())
-    content.update(vocabulary.digest().encode())
+    content = cache.digest(
+        vocabulary.digest(), [cache.file_digest(directory / n) for n in names]
+    )
     manifest = {
         "format_version": FORMAT_VERSION,
-        "content": content.hexdigest(),
+        "content": content,
         "dtype": dtype.name,
         "documents": len(sentences),
         "held_out_documents": sum(sides),
