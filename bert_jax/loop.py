@@ -122,10 +122,13 @@ class Loop:
         self.progress.close()
         if done < total:
             self.stopped = True
-            if done > saved:
+            new = done > saved
+            if new:
                 self.checkpoints.save(done, state._asdict())
+                self.checkpoints.wait()
             self.place.say(
-                f"stopped by a signal at step {done:,}, saved; the same command "
+                f"stopped by a signal at step {done:,}, "
+                f"{'saved' if new else 'nothing new to save'}; the same command "
                 "continues from there"
             )
 

@@ -23,6 +23,7 @@ FLAGS = (
     "--exp", "smoke", "--config.phases=((32,20,48),(48,12,48))",
     f"--config.checkpoint.every={SAVE}", "--config.log.every=1",
     "--config.eval.every=1000", "--config.eval.pairs=64", "--config.checkpoint.keep=2",
+    "--config.eval.sequence_length=48",
 )  # fmt: skip
 
 
