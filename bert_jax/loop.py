@@ -94,22 +94,27 @@ class Loop:
         saved, phase_before = done, -1
         while done < total and not signals.asked:
             phase = curriculum.phase_of(done)
-            if phase != phase_before:
+            compiles = phase != phase_before
+            if compiles:
+                if pending is not None:
+                    self._account(*pending)
+                    pending = None
                 self._announce(phase, done)
+                phase_before = phase
             batch = mesh.place(next(batches), self.mesh)
             state, numbers = train_steps[phase](state, batch)
             done += 1
             if pending is not None:
                 self._account(*pending)
             pending = (done, numbers)
-            if phase != phase_before:
-                jax.block_until_ready(numbers)
-                self.progress.restart_clock()
-                phase_before = phase
+            if compiles:  # no measure of speed
+                self._account(done, numbers, measured=False)
+                pending = None
             last = done == total
             save = last or done % config.checkpoint.every == 0
             if save or done % config.eval.every == 0:
-                self._account(*pending)
+                if pending is not None:
+                    self._account(*pending)
                 pending = None
                 self._evaluate(done, state.params)
             if save:
@@ -138,7 +143,7 @@ class Loop:
             f"phase {phase + 1} from step {done:,}: length {spec.length}, compiling"
         )
 
-    def _account(self, done: int, numbers: Any) -> None:
+    def _account(self, done: int, numbers: Any, measured: bool = True) -> None:
         """Reads, checks and records the metrics of one step (counted from 1)."""
         numbers = mesh.fetch(numbers)
         if not bool(numbers["finite"]):
@@ -160,7 +165,7 @@ class Loop:
             "lr": values["learning_rate"],
         }
         tokens = float(numbers["tokens"])
-        line = self.progress.update(done, tokens, shown)
+        line = self.progress.update(done, tokens, shown, measured)
         if line:
             self.place.say(line)
         if done % self.config.log.every == 0 or done == self.plan.total_steps:

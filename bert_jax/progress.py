@@ -65,17 +65,23 @@ class Progress:
         """Tokens a second, a running mean; 0 before the first measured step."""
         return self._tokens
 
-    def update(self, step: int, tokens: float, shown: dict[str, float]) -> str | None:
-        """Counts one step; returns a line to print where there is no terminal."""
+    def update(
+        self, step: int, tokens: float, shown: dict[str, float], measured: bool = True
+    ) -> str | None:
+        """Counts one step; returns a line to print where there is no terminal.
+
+        ``measured`` False leaves the step's time out of the speed: it was compiled.
+        """
         now = time.perf_counter()
         elapsed, self._last = max(now - self._last, 1e-9), now
         flops = next(flops for end, flops in self._phases if step <= end)
         # Running mean over some thirty steps, or ten seconds where that is fewer.
         new = min(0.5, max(1 / 30, elapsed / 10)) if self._rate else 1.0
+        new = new if measured else 0.0
         self._rate += new * (flops / elapsed - self._rate)
         self._tokens += new * (tokens / elapsed - self._tokens)
         self._bar.update(1)
-        eta = duration(self._left(step) / self._rate)
+        eta = duration(self._left(step) / self._rate) if self._rate else "after 2 steps"
         numbers = " ".join(f"{name}={value:.4g}" for name, value in shown.items())
         status = f"ETA {eta} {self._tokens:,.0f} tok/s {numbers}"
         self._bar.set_postfix_str(status, refresh=False)
