@@ -10,7 +10,7 @@ evaluation included): 7m11s. At the last step, 1,000 pairs of 32 held-out docume
 
 What was learned on the way, all with two layers of 128 and 4,000 words:
 
-* The length curriculum decides. At length 64 from the start, some 6,000 steps of 32
+* The length curriculum decides. At length 64 from the start, 6,000 steps of 32
   rows stay near 5.4 (gain 0.83 to 1.00 over two seeds); with rows of 32 first, attention
   finds its positions after 1,200 to 1,800 steps and the loss falls past 5.2 within the
   first phase and by more than another nat in the second.
