@@ -53,4 +53,5 @@ def sums(scores: Scores) -> dict[str, Array]:
 
 def ratio(total: Array, weight: Array) -> Array:
     """total / weight, and 0 where nothing was selected."""
-    return jnp.where(weight > 0, total / jnp.maximum(weight, 1e-30), 0.0)
+    # The inner `where` keeps the untaken branch, and so its gradient, finite.
+    return jnp.where(weight > 0, total / jnp.where(weight > 0, weight, 1.0), 0.0)
