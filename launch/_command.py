@@ -95,9 +95,14 @@ def parse(argv: list[str]) -> ConfigDict:
         raise Refusal(f"--exp is missing; there are: {', '.join(experiments())}")
     config = load_experiment(name)
     known = list(configs.flatten(config))
+    given: set[str] = set()
     for word in argv:
         if word.startswith(("--config.", "-config.")):
             path = word.partition("=")[0].partition(".")[2]
+            if path in given:
+                # A tuple given twice would be joined, which nobody means.
+                raise Refusal(f"--config.{path} is given twice; give it once")
+            given.add(path)
             if path not in known:
                 raise Refusal(
                     f"no key {path!r} in the configuration"

@@ -118,11 +118,12 @@ def test_unknown_experiment(command):
         ("--config.optimizer.learing_rate=1", "did you mean optimizer.learning_rate?"),
         ("--config.learning_rate=1", "did you mean optimizer.learning_rate?"),
         ("--config.zzz=1", "no key 'zzz'"),
+        ("--config.seed=1", "--config.seed is given twice"),
     ],
 )
 def test_unknown_key(command, flag, hint):
     with pytest.raises(Refusal) as refusal:
-        command.parse(["x", "--exp", "smoke", flag])
+        command.parse(["x", "--exp", "smoke", "--config.seed=2", flag])
     assert hint in str(refusal.value)
 
 

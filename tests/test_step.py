@@ -113,15 +113,6 @@ def test_nsp_weight_zero_keeps_the_batches(toy_store, batch):
     assert (np.asarray(state.optimizer["mean"]["nsp"]["kernel"]) == 0).all()
 
 
-def test_jit_equals_no_jit(toy_store, batch):
-    spec = make_spec(toy_store.vocabulary)
-    _, x = take(spec, batch, steps=1)
-    with jax.disable_jit():
-        _, y = step.make_train_step(spec)(start(spec), batch)
-    np.testing.assert_allclose(x["loss"], y["loss"], rtol=1e-5)
-    np.testing.assert_allclose(x["gradient_norm"], y["gradient_norm"], rtol=1e-4)
-
-
 def test_padding_is_inert(toy_store):
     """Law 3: a longer row of the same pair has the same loss, dropout off."""
     vocab = toy_store.vocabulary
@@ -192,7 +183,7 @@ np.savez(
 
 def test_one_device_equals_eight(toy_store, batch, tmp_path):
     """Law 1 in its own processes: the device count is fixed at start-up."""
-    spec = make_spec(toy_store.vocabulary, micro_batches=2)
+    spec = make_spec(toy_store.vocabulary)
     given = tmp_path / "in.pkl"
     given.write_bytes(pickle.dumps((spec, batch)))
     results = []

@@ -183,6 +183,8 @@ def test_dropout_is_on_and_addressed(params):
     again = encoder.encode(params, b, b.tokens_BT, SPEC, words)
     assert np.abs(quiet - loud).max() > 0.1
     np.testing.assert_array_equal(loud, again)
+    jitted = jax.jit(lambda p, w: encoder.encode(p, b, b.tokens_BT, SPEC, w))
+    np.testing.assert_allclose(jitted(params, words), loud, atol=1e-5)
     row = jax.tree.map(lambda x: x[1:], b)
     part = encoder.encode(params, row, row.tokens_BT, SPEC, words[1:])
     np.testing.assert_allclose(part, loud[1:], atol=1e-5)
