@@ -53,6 +53,9 @@ def check_config(config: ConfigDict, flat: Mapping[str, object], devices: int) -
     for path in POSITIVE:
         if int(flat[path]) < 1:  # type: ignore[call-overload]
             raise Refusal(f"{path}={flat[path]} must be at least 1")
+    for path in ("machine.micro_batch", "masks.max_predictions"):
+        if int(flat[path]) < 0:  # type: ignore[call-overload]
+            raise Refusal(f"{path}={flat[path]} must be 0 (chosen for you) or more")
     if config.masks.mask_share + config.masks.random_share > 1 + 1e-9:
         raise Refusal(
             f"masks.mask_share={config.masks.mask_share} and masks.random_share="

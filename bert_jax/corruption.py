@@ -55,7 +55,7 @@ def corrupt_for_bert(
       mask_id: id of [MASK].
 
     Raises:
-      ValueError: shapes differ, or ``special`` is not boolean.
+      ValueError: shapes differ, ``special`` is not boolean, tokens are not integers.
     """
     tokens, special = jnp.asarray(tokens), jnp.asarray(special)
     if special.dtype != jnp.bool_:
@@ -68,6 +68,10 @@ def corrupt_for_bert(
             f"tokens {tokens.shape} and special {special.shape} differ in shape; both "
             "are [B, T]"
         )
+    if not jnp.issubdtype(tokens.dtype, jnp.integer):
+        raise ValueError(f"tokens must be integers, got {tokens.dtype}")
+    # Not the dtype of a token store: labels of -100 need a sign.
+    tokens = tokens.astype(jnp.int32)
     key_choice, key_kind, key_token = jax.random.split(key, 3)
     chosen = (jax.random.uniform(key_choice, tokens.shape) < 0.15) & ~special
     share = jax.random.uniform(key_kind, tokens.shape)

@@ -59,7 +59,7 @@ def micro_batch(
         raise ValueError(
             f"one row of {length} tokens needs {each / 2**30:.2f} GiB and the state "
             f"{state / 2**30:.2f} GiB; the device has {memory / 2**30:.2f} GiB. Use a "
-            "smaller model or shorter phases, or spread the state with machine.mesh"
+            "smaller model or shorter phases"
         )
     fitting = min(int(budget // each), most or rows)
     return max(n for n in range(1, rows + 1) if rows % n == 0 and n <= fitting)

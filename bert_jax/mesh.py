@@ -1,7 +1,7 @@
 """Devices as a mesh, and how arrays lie on it. Sharding is said here and nowhere else.
 
-Axes: ``data`` and ``fsdp`` split the rows of a batch, ``fsdp`` also splits parameters,
-``tensor`` is for matrices too wide for one chip.
+Axes: ``data`` and ``fsdp`` split the rows of a batch; parameters lie whole on every
+device.
 """
 
 from typing import Any
@@ -19,6 +19,10 @@ def make(shape: tuple[int, int, int] | None = None) -> Mesh:
     Raises:
       ValueError: the shape does not multiply to the number of devices.
     """
+    if shape and shape[2] != 1:
+        raise ValueError(
+            f"machine.mesh={shape}: nothing is split over tensor yet, so it must be 1"
+        )
     count = jax.device_count()
     shape = shape or (count, 1, 1)
     if int(np.prod(shape)) != count:

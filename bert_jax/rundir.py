@@ -8,7 +8,6 @@ checkpoints/STEP/  Orbax                       log.txt
 import fcntl
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -132,8 +131,3 @@ def git_revision() -> str:
         return git("rev-parse", "HEAD") + changed
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-
-
-def python_version() -> str:
-    """As in 3.11.7."""
-    return sys.version.split()[0]

@@ -198,7 +198,7 @@ def held_out_sets(config: ConfigDict, setup: Setup) -> list[HeldOut]:
     out = []
     for name, spec, masks in wanted:
         chosen = EvalSet(setup.store, spec, e.pairs)
-        baselines = measure_baselines(setup.store, chosen, config.seed)
+        baselines = measure_baselines(setup.store, chosen, e.seed)
         out.append(HeldOut(name, chosen, masks, baselines))
     return out
 

@@ -60,6 +60,11 @@ def _run(
     changes = _compare(config, place, options)
     total = sum(steps for _, steps, _ in config.phases)
     done = max(saved_steps(place.checkpoints), default=0)
+    if done and changes is None:
+        raise Refusal(
+            f"{place.path} holds checkpoints but no config.json, so what made them is "
+            "not known; give another --workdir"
+        )
     if done >= total and not options.plan:
         place.say(_finished_line(place, done))
         return
@@ -118,7 +123,10 @@ def _compare(
     Raises:
       Refusal: a recipe key differs, or phases without --extend.
     """
-    old = place.config()
+    try:
+        old = place.config()
+    except (ValueError, OSError) as error:
+        raise Refusal(f"{place.path} cannot be continued: {error}") from error
     if old is None:
         return None
     changes = configs.differences(old, config)

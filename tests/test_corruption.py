@@ -72,6 +72,13 @@ def test_definition_statistics():
     assert drawn.min() < 5 and drawn.max() >= VOCAB - 5
 
 
+def test_definition_takes_the_dtype_of_a_store():
+    tokens = np.full((4, 64), 9, np.uint16)
+    out = corrupt_for_bert(jax.random.key(0), tokens, tokens == 0, VOCAB, MASK)
+    assert out.labels.dtype == out.corrupted.dtype == np.int32
+    assert set(np.unique(out.labels)) == {corruption.IGNORED, 9}
+
+
 def test_definition_cross_entropy_is_finite():
     tokens = np.random.default_rng(1).integers(5, VOCAB, (8, 128))
     special = np.arange(128)[None] < np.array([1] * 7 + [128])[:, None]  # one row: none
@@ -92,6 +99,7 @@ def test_definition_cross_entropy_is_finite():
     [
         (np.zeros((2, 3), int), np.zeros((2, 4), bool), "shape"),
         (np.zeros((2, 3), int), np.zeros((2, 3), int), "boolean"),
+        (np.zeros((2, 3)), np.zeros((2, 3), bool), "integers"),
     ],
 )
 def test_definition_refuses(tokens, special, word):

@@ -61,6 +61,7 @@ CASES = {
     "negative steps": ({"phases": ((64, -5, 8),)}, "must be a tuple"),
     "heads": ({"model__heads": 3}, "model.width=64 does not split"),
     "zero plans": ({"rows__plans": 0}, "rows.plans=0 must be at least 1"),
+    "micro-batch": ({"machine__micro_batch": -1}, "machine.micro_batch=-1 must be 0"),
     "mesh": ({"machine__mesh": (2, 1, 1)}, "its product must be 1"),
     "vocabulary too small": ({"vocabulary__size": 20}, "vocabulary.size=20"),
 }

@@ -83,7 +83,14 @@ def parse(spec: str) -> Source:
             "text:GLOB (prose)"
         )
     place, _, query = rest.partition("?")
-    options = tuple(sorted(parse_qsl(query)))
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise ValueError(
+            f"corpus {spec!r}: {query!r} after the question mark is no option like "
+            "documents=blank_line; a question mark cannot be part of a pattern"
+        ) from None
+    options = tuple(sorted(pairs))
     if kind == "builtin" and place not in BUILTINS:
         raise ValueError(f"corpus {spec!r}: the builtin corpora are {BUILTINS}")
     for name, value in options:

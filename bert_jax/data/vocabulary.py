@@ -81,7 +81,7 @@ class Vocabulary:
         return np.dtype(np.uint16 if len(self) <= 2**16 else np.uint32)
 
     def write(self, directory: Path) -> None:
-        """vocab.txt and tokenizer.json, the settings."""
+        """vocab.txt, and settings.json beside it."""
         directory.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{token}\n" for token in self.tokens)
         (directory / "vocab.txt").write_text(text, "utf-8", newline="\n")

@@ -144,6 +144,8 @@ def test_text_corpora(tmp_path):
         ("wiki.txt", "no kind"),
         ("builtin:novels", "python-docs"),
         ("text:a?documents=none", "unknown option"),
+        ("text:a?documents=", "unknown option"),
+        ("text:part-?.txt", "no option like"),
         ("sentences:/no/such/*.txt", "is missing"),
     ],
 )
