@@ -6,6 +6,7 @@ of the standard library. Everything is read as text or by ``ast``; nothing is im
 
 import ast
 import hashlib
+import os
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,12 +37,17 @@ def _root(stdlib: Path | None) -> Path:
 
 def _sources(root: Path) -> list[Path]:
     """Standard-library files that are read, in name order."""
-    found = []
-    for path in root.rglob("*.py"):
-        parts = path.relative_to(root).parts
-        skipped = any(p in _SKIPPED or p.startswith("config-") for p in parts[:-1])
-        if not skipped and not parts[-1].startswith(("test_", "_sysconfigdata")):
-            found.append(path)
+    found: list[Path] = []
+    for directory, below, names in os.walk(root):
+        # Pruned here: site-packages may hold many times the files of the library.
+        below[:] = [
+            d for d in below if d not in _SKIPPED and not d.startswith("config-")
+        ]
+        found.extend(
+            Path(directory, name)
+            for name in names
+            if name.endswith(".py") and not name.startswith(("test_", "_sysconfigdata"))
+        )
     topics = root / TOPICS
     return ([topics] if topics.is_file() else []) + sorted(found)
 
