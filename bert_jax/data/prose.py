@@ -6,22 +6,28 @@ from collections.abc import Iterator
 
 _RULE = re.compile(r"^\s*([=\-~^*#\"'+._])\1{2,}\s*$")
 _TABLE = re.compile(r"\+[-=]{2,}|^\s*\||={3,}\s+={3,}|-{3,}\s+-{3,}|-\+-|\s\|\s")
+# A wrapped line of prose may begin with a keyword, so a whole statement is asked for.
 _CODE = re.compile(
-    r">>>|::=|^\s*\.\.\s|^\s*(import|from|def|class|return|print)\b.*[(:]?$"
+    r">>>|::=|^\s*\.\.\s|^\s*(?:import [\w.]+(?: as \w+)?|from [\w.]+ import .+"
+    r"|(?:async )?def \w+\(.*|class \w+(?:\(.*\))?:|print\(.*)\s*$"
 )
 _BULLET = re.compile(r"^(?:[*\-+o•]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
 _ROLE = re.compile(r":[a-z][a-z:]*:`[~!]?([^`<]*?)(?:\s*<[^`>]*>)?`")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}")
 _LITERAL = re.compile(r"``([^`]*)``|`([^`']*)[`']")
-_STRONG = re.compile(r"(?<![\w*])(\*{1,2}|_{1,2})(?=\S)([^*_\n]+?)(?<=\S)\1(?![\w*])")
+# Asterisks alone: two underscores around a name are part of it, as in __del__.
+_STRONG = re.compile(r"(?<![\w*])(\*{1,2})(?=\S)([^*\n]+?)(?<=\S)\1(?![\w*])")
 _FOOTNOTE = re.compile(r"\s?\[(?:\d{1,3}|#\w*|CIT\w*)\]_?")
-_URL = re.compile(r"<?\b(?:https?|ftp)://\S+>?")
+_URL = r"<?\b(?:https?|ftp)://\S*[^\s.,;:!?)>\]]>?"
+# Without its address the sentence around it says nothing.
+_LINKED = re.compile(rf"(?:(?<=[.!?:] )|^)[^.!?:]*(?:{_URL}[^.!?]*)+(?:[.!?]+|$)")
+_LISTED = re.compile(r" --? |\w: [A-Z]|\w = ")
 _VERSION = re.compile(
     r"(?:New|Changed|Added|Deprecated|Removed|Modified) (?:in|since)\b"
 )
 _LEGAL = re.compile(r"copyright|licen[cs]e|all rights reserved|warrant", re.IGNORECASE)
 _WORD = re.compile(r"^[\"'(\[]*[A-Za-z][A-Za-z'’\-/]*[\"')\],.;:!?]*$")
-_ODD = re.compile(r"[{}<>=\\|@#$%^~_`]")
+_ODD = re.compile(r"[{}<>=\\|@#$%^~`]")
 _QUOTES = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "..."}
 )
@@ -35,7 +41,7 @@ def _plain(text: str) -> str:
     text = _LITERAL.sub(lambda m: m[1] or m[2] or "", text)
     text = _STRONG.sub(r"\2", text)
     text = _FOOTNOTE.sub("", text)
-    return " ".join(_URL.sub("", text).translate(_QUOTES).split())
+    return " ".join(_LINKED.sub("", text).translate(_QUOTES).split())
 
 
 def is_prose(text: str) -> bool:
@@ -47,8 +53,13 @@ def is_prose(text: str) -> bool:
         return False
     if _LEGAL.search(text) or _VERSION.match(text) or not text.isprintable():
         return False
+    if text.count(",") > len(words) / 2 or "://" in text:
+        return False
+    listed = len(_LISTED.findall(text))
+    if listed >= 3 and listed > len(words) / 25:
+        return False  # names with their meanings, run together
     wordy = sum(bool(_WORD.match(word)) for word in words)
-    return wordy >= 0.75 * len(words) and len(_ODD.findall(text)) <= len(words) / 12
+    return wordy >= 0.7 * len(words) and len(_ODD.findall(text)) <= len(words) / 12
 
 
 def _indent(line: str) -> int:

@@ -6,6 +6,7 @@ of the standard library. Everything is read as text or by ``ast``; nothing is im
 
 import ast
 import hashlib
+import itertools
 import os
 import sysconfig
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from bert_jax.data import prose
 
-EXTRACTOR_VERSION = 1
+EXTRACTOR_VERSION = 3
 TOPICS = "pydoc_data/topics.py"
 _SKIPPED = frozenset(
     "test tests idle_test site-packages dist-packages lib2to3 ensurepip turtledemo "
@@ -117,8 +118,16 @@ def _merged(name: str, parts: list[list[str]]) -> Iterator[Document]:
             groups[-1].extend(part)
         else:
             groups.append(list(part))
-    for number, group in enumerate(groups):
+    cut = [piece for group in groups for piece in _cut(group)]
+    for number, group in enumerate(cut):
         yield Document(f"{name}.{number}", group)
+
+
+def _cut(group: list[str]) -> list[list[str]]:
+    """Equal runs of a group, as few as keep each below the size of a large page."""
+    pieces = -(-len(group) // _LARGE)
+    bounds = [len(group) * n // pieces for n in range(pieces + 1)] if pieces else []
+    return [group[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 _Owner = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,8 +7,9 @@ the same side of the held-out split.
 
 The script walks one document after another. Here all documents of a side advance
 together, one row each a turn, so that every step is array arithmetic over documents;
-draws are addressed by (plan, document, sentence where the row begins), so the order of
-work decides nothing.
+draws are addressed by (plan, side, rank of the document on its side, sentence of the
+document where the row begins). So the order of work decides nothing, and held-out rows
+stay as they are when the training text changes.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import numpy as np
 from bert_jax.data import cache, order
 from bert_jax.data.store import Store
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SPECIALS = 3  # [CLS], [SEP], [SEP]
 ACTUAL, RANDOM = 0, 1  # next-sentence labels of 2018
 
@@ -74,14 +75,15 @@ def make_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
     bounds = np.asarray(store.sentence_bounds)
     first, last = store.document_bounds[documents], store.document_bounds[documents + 1]
     room = spec.length - SPECIALS
-    address = (spec.seed, plan, documents)
+    live = np.arange(len(documents))
+    address = (spec.seed, plan, int(spec.held_out), live)
 
     # Recipe: one target per document and plan, shared by all its rows.
     short = order.uniform(*address, Draw.SHORT) < spec.short_seq_prob
     drawn = 2 + order.below(room - 1, *address, Draw.TARGET)
     target = np.where(short, drawn, room)
 
-    cursor, live = first.copy(), np.arange(len(documents))
+    cursor = first.copy()
     turns: list[dict[str, np.ndarray]] = []
     while live.size:
         turn, follow = _one_turn(
@@ -110,8 +112,7 @@ def _one_turn(
     plan: int,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """One row for each live document, before truncation, and where it reads on."""
-    document = documents[live]
-    address = (spec.seed, plan, document, begin)
+    address = (spec.seed, plan, int(spec.held_out), live, begin - first[live])
 
     def reach(start: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
         """End of the fewest sentences from start with that many tokens, at least one.
@@ -146,9 +147,10 @@ def _one_turn(
         "start_b": bounds[begin_b],
         "length_b": bounds[end_b] - bounds[begin_b],
         "label": np.where(random, RANDOM, ACTUAL).astype(np.uint8),
-        "document": document,
-        "partner": np.where(random, documents[other], document),
-        "begin": begin,
+        "document": documents[live],
+        "partner": documents[np.where(random, other, live)],
+        "rank": live,
+        "sentence": begin - first[live],
     }
     # Rewind: sentences a random partner displaced are read again.
     return row, np.where(random, end_a, end)
@@ -169,7 +171,8 @@ def _truncate(
     from_b = np.minimum(excess, np.maximum(b - a, 0))
     rest = excess - from_a - from_b
     from_a, from_b = from_a + rest // 2, from_b + (rest + 1) // 2
-    address = (spec.seed, plan, columns["document"], columns["begin"])
+    side = int(spec.held_out)
+    address = (spec.seed, plan, side, columns["rank"], columns["sentence"])
     return Plan(
         start_a=columns["start_a"] + order.coin_sum(from_a, *address, Draw.FRONT_A),
         length_a=(a - from_a).astype(np.int32),

@@ -6,12 +6,13 @@
     sentence_bounds.npy    int64, where sentences begin in tokens, and the end
     document_bounds.npy    int64, where documents begin in sentences, and the end
     held_out.npy           bool, side of each document
+    token_counts.npy       int64 [2, V], occurrences in training and held-out text
 
 Rows are spans of ``tokens``; planning them needs the bounds alone.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from bert_jax.data import vocabulary as vocabularies
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.vocabulary import TokenizerSpec, Vocabulary
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BLOCK = 512  # documents tokenized at a time
 
 
@@ -67,12 +68,7 @@ class Store:
 
     def token_counts(self, held_out: bool) -> np.ndarray:
         """int64 [V]: how often each token occurs on one side of the split."""
-        counts = np.zeros(len(self.vocabulary), np.int64)
-        token_bounds = self.sentence_bounds[self.document_bounds]
-        for document in self.documents(held_out):
-            span = self.tokens[token_bounds[document] : token_bounds[document + 1]]
-            counts += np.bincount(span, minlength=len(counts))
-        return counts
+        return np.load(self.directory / "token_counts.npy")[int(held_out)]
 
 
 def make_vocabulary(
@@ -104,11 +100,11 @@ def make_vocabulary(
 
 def _write(corpus: Corpus, vocabulary: Vocabulary, directory: Path) -> None:
     """Tokenizes a corpus into a cache entry."""
-    dtype, unknown_id = vocabulary.dtype(), vocabulary.ids["[UNK]"]
+    dtype = vocabulary.dtype()
     lengths: list[int] = []
     sentences: list[int] = []
     sides: list[bool] = []
-    unknown = 0
+    counts = np.zeros((2, len(vocabulary)), np.int64)
     numbered = zip(corpus.documents(), corpus.held_out().tolist(), strict=True)
     with open(directory / "tokens.bin", "wb") as out:
         for block in _blocks(numbered, BLOCK):
@@ -123,11 +119,12 @@ def _write(corpus: Corpus, vocabulary: Vocabulary, directory: Path) -> None:
                 sentences.append(len(ids))
                 sides.append(side)
                 array = np.fromiter((i for s in ids for i in s), dtype)
-                unknown += int((array == unknown_id).sum())
+                counts[int(side)] += np.bincount(array, minlength=len(vocabulary))
                 array.tofile(out)
     if not sentences:
         raise ValueError("the corpus is empty: no document has a token")
     _save_arrays(directory, lengths, sentences, sides)
+    np.save(directory / "token_counts.npy", counts)
     vocabulary.write(directory / "tokenizer")
     names = ("tokens.bin", "sentence_bounds.npy", "document_bounds.npy", "held_out.npy")
     content = cache.digest(
@@ -141,7 +138,7 @@ def _write(corpus: Corpus, vocabulary: Vocabulary, directory: Path) -> None:
         "held_out_documents": sum(sides),
         "sentences": len(lengths),
         "tokens": sum(lengths),
-        "unknown_tokens": unknown,
+        "unknown_tokens": int(counts[:, vocabulary.ids["[UNK]"]].sum()),
         "one_sentence_documents": sum(count == 1 for count in sentences),
         "vocabulary": vocabulary.digest(),
         "vocabulary_size": len(vocabulary),
@@ -184,7 +181,9 @@ def build(corpus: Corpus, vocabulary: Vocabulary) -> Store:
         vocabulary.digest(),
     )
     place = cache.entry("stores", key, lambda path: _write(corpus, vocabulary, path))
-    return open_store(place, vocabulary.spec)
+    store = open_store(place, vocabulary.spec)
+    # The entry names the files its first builder read; this run may have read others.
+    return replace(store, manifest={**store.manifest, "corpus": corpus.manifest})
 
 
 def open_store(directory: Path, spec: TokenizerSpec) -> Store:

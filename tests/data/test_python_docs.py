@@ -74,6 +74,42 @@ def test_comments_are_prose():
     assert list(prose.comments("# if x:\n#     y = 1\n#     z()\n")) == []
 
 
+def test_a_wrapped_line_may_begin_with_a_keyword():
+    text = "The sail is taken down\nfrom the mast when the wind is strong."
+    assert prose.paragraphs(text) == [text.replace("\n", " ")]
+    for code in ("from boats import sail", "def hoist(self):", "class Boat:"):
+        assert prose.paragraphs(f"This is how a boat begins.\n{code}\n") == []
+
+
+def test_names_are_words_and_lists_of_names_are_not_prose():
+    assert prose.is_prose("Calls set_sail and take_down in this order.")
+    assert not prose.is_prose("Names: mast, sail, oar, deck, keel, hull.")
+    assert not prose.is_prose(
+        "Parameters: mast -- a pole sail -- a cloth oar -- a stick to row with."
+    )
+
+
+def test_names_keep_their_underscores():
+    text = "The *new_sail* is set and then __del__() is called on **it**."
+    plain = "The new_sail is set and then __del__() is called on it."
+    assert prose.paragraphs(text) == [plain]
+
+
+def test_a_sentence_goes_with_its_address():
+    text = "A boat floats. See https://example.org/a.html for more. It may sink."
+    assert prose.paragraphs(text) == ["A boat floats. It may sink."]
+
+
+def test_a_large_class_is_cut_evenly(stdlib):
+    methods = "".join(
+        f'    def m{n}(self):\n        """Method number {n} moves the boat."""\n'
+        for n in range(100)
+    )
+    (stdlib / "fleet.py").write_text(f"class Fleet:\n{methods}")
+    parts = [d for d in python_docs.documents(stdlib) if d.name.startswith("fleet")]
+    assert [len(d.paragraphs) for d in parts] == [33, 33, 34]
+
+
 def test_fingerprint_follows_every_byte(stdlib):
     before = python_docs.fingerprint(stdlib)
     assert before == python_docs.fingerprint(stdlib)

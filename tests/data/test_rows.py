@@ -1,5 +1,7 @@
 """Planning rows: the vectorised planner against the script's loop, and its laws."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def one_by_one(tokens, spec, plan):
 
     out = []
     for index, document in enumerate(documents.tolist()):
-        address = (spec.seed, plan, document)
+        address = (spec.seed, plan, int(spec.held_out), index)
         target = room
         if order.uniform(*address, Draw.SHORT) < spec.short_seq_prob:
             target = 2 + int(order.below(room - 1, *address, Draw.TARGET))
@@ -30,7 +32,7 @@ def one_by_one(tokens, spec, plan):
         while i < end:
             chunk.append(i)
             if i == end - 1 or sum(map(size, chunk)) >= target:
-                where = (*address, chunk[0])
+                where = (*address, chunk[0] - int(first[document]))
                 a_end = 1
                 if len(chunk) >= 2:
                     a_end = 1 + int(order.below(len(chunk) - 1, *where, Draw.SPLIT))
@@ -125,11 +127,9 @@ def test_statistics(toy_store):
     share = (label == RANDOM).mean()
     assert 0.5 < share < 0.8
     # Short targets: a document's rows share one; about a tenth of documents have it.
+    ranks = np.arange(len(toy_store.documents(False)))
     draws = np.array(
-        [
-            order.uniform(2, p, toy_store.documents(False), Draw.SHORT) < 0.1
-            for p in range(60)
-        ]
+        [order.uniform(2, p, 0, ranks, Draw.SHORT) < 0.1 for p in range(60)]
     )
     n = draws.size
     assert abs(draws.mean() - 0.1) < 4 * (0.09 / n) ** 0.5
@@ -148,7 +148,7 @@ def test_truncation_takes_from_either_end():
         "length_a": a, "length_b": b, "start_a": np.zeros(4000, np.int64),
         "start_b": np.full(4000, 1000), "label": np.zeros(4000, np.uint8),
         "document": np.arange(4000), "partner": np.arange(4000),
-        "begin": np.arange(4000),
+        "rank": np.arange(4000), "sentence": np.arange(4000),
     }  # fmt: skip
     cut = rows._truncate(columns, 40, RowSpec(43, 0), 0)
     for n in range(4000):
@@ -169,6 +169,32 @@ def test_plans_differ_and_repeat(toy_store):
     for left, right in zip(a, again, strict=True):
         np.testing.assert_array_equal(left, right)
     assert len(a.label) != len(b.label) or (a.start_b != b.start_b).any()
+
+
+def test_held_out_rows_do_not_follow_the_training_text(toy_store):
+    """Law 10: other runs, whatever they train on, are scored on the same rows."""
+    held = toy_store.documents(True)
+    # The same held-out text behind more training text: every global number shifts.
+    extra = 3
+    bounds = np.asarray(toy_store.sentence_bounds)
+    documents = np.asarray(toy_store.document_bounds)
+    shift = int(bounds[documents[extra]])
+    sides = np.concatenate([np.zeros(extra, bool), toy_store.held_out])
+    longer = SimpleNamespace(
+        sentence_bounds=np.concatenate([bounds[: documents[extra]], bounds + shift]),
+        document_bounds=np.concatenate(
+            [documents[:extra], documents + documents[extra]]
+        ),
+        held_out=sides,
+        documents=lambda held_out: np.flatnonzero(sides == held_out),
+    )
+    spec = RowSpec(32, seed=5, held_out=True)
+    one, two = rows.make_plan(toy_store, spec, 0), rows.make_plan(longer, spec, 0)
+    assert len(held) >= 2 and len(one.label) > 10
+    moved = {"start_a": shift, "start_b": shift, "document": extra, "partner": extra}
+    for name in rows.Plan._fields:
+        expected = getattr(one, name) + moved.get(name, 0)
+        np.testing.assert_array_equal(expected, getattr(two, name))
 
 
 def tiny_store(tmp_path, text, size=60):

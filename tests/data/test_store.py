@@ -221,7 +221,7 @@ def test_newer_format_is_refused(toy_store, tmp_path):
     copy = tmp_path / "store"
     shutil.copytree(toy_store.directory, copy)
     manifest = (copy / "manifest.json").read_text()
-    newer = manifest.replace('"format_version": 1', '"format_version": 99')
+    newer = manifest.replace('"format_version": 2', '"format_version": 99')
     (copy / "manifest.json").write_text(newer)
     with pytest.raises(ValueError, match="format 99"):
         store.open_store(copy, TokenizerSpec())
