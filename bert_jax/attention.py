@@ -34,9 +34,11 @@ def attention(
     float32 either way.
     """
     scale = 1.0 / math.sqrt(q_BTHd.shape[-1])
-    scores_BHTT = jnp.einsum("bqhd,bkhd->bhqk", q_BTHd * scale, k_BTHd)
+    scores_BHTT = jnp.einsum(
+        "bqhd,bkhd->bhqk", q_BTHd * scale, k_BTHd, preferred_element_type=jnp.float32
+    )
     together = pairs_BT[:, None, :, None] == pairs_BT[:, None, None, :]
-    scores_BHTT = jnp.where(together, scores_BHTT.astype(jnp.float32), -1e30)
+    scores_BHTT = jnp.where(together, scores_BHTT, -1e30)
     probs_BHTT = jax.nn.softmax(scores_BHTT, axis=-1)
     probs_BHTT = draws.dropout(probs_BHTT, words_B2, layer, site, rate)
     return jnp.einsum("bhqk,bkhd->bqhd", probs_BHTT.astype(v_BTHd.dtype), v_BTHd)

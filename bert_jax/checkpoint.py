@@ -53,8 +53,7 @@ def load_parts(directory: Path, step: int, target: dict[str, Any]) -> dict[str, 
         if stored.get(name, checksum) != checksum:
             raise ValueError(
                 f"checkpoint {path} is damaged: array {name} does not have the "
-                "checksum it was saved with; delete that directory to go back to the "
-                "checkpoint before it"
+                "checksum it was saved with"
             )
     return tree
 

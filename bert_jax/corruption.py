@@ -129,8 +129,8 @@ def _select(scores_BT: Array, batch: Batch, spec: MaskSpec) -> Array:
     Scores are distinct-looking uniform integers, -1 where a position is no candidate.
     """
     if spec.selection == "independent":
-        limit = jnp.int32(round(spec.rate * 2**31))
-        return (scores_BT >= 0) & (scores_BT < limit)
+        highest = jnp.int32(round(spec.rate * 2**31) - 1)
+        return (scores_BT >= 0) & (scores_BT <= highest)
     pair_BT = jnp.maximum(batch.pairs_BT - 1, 0)
     picks_BT = jnp.take_along_axis(batch.picks_BP, pair_BT, axis=1)
     # Rank of each candidate among the candidates of its own pair; equal scores (one

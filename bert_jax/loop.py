@@ -118,6 +118,7 @@ class Loop:
                 pending = None
                 self._evaluate(done, state.params)
             if save:
+                self.curves.flush()
                 self.checkpoints.save(done, state._asdict())
                 saved = done
             if pending is None:
@@ -129,6 +130,7 @@ class Loop:
             self.stopped = True
             new = done > saved
             if new:
+                self.curves.flush()
                 self.checkpoints.save(done, state._asdict())
                 self.checkpoints.wait()
             self.place.say(

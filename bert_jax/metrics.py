@@ -53,6 +53,10 @@ class Curves:
         for name, value in values.items():
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
+    def flush(self) -> None:
+        """Brings TensorBoard's events to disk; metrics.jsonl always is."""
+        self._board.flush()
+
     def close(self) -> None:
         """Writes out what is buffered."""
         self._file.close()

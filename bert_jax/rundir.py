@@ -17,7 +17,7 @@ from bert_jax import config as configs
 from bert_jax.data import cache
 
 
-class Refusal(Exception):
+class Refusal(ValueError):
     """What cannot work, in one message for the person who asked."""
 
 
@@ -44,6 +44,10 @@ class RunDirectory:
         """The curve, a JSON object a line."""
         return self.path / "metrics.jsonl"
 
+    def begun(self) -> bool:
+        """Whether a run was begun here: a config.json is written last."""
+        return (self.path / "config.json").is_file()
+
     def config(self) -> ConfigDict | None:
         """The configuration the directory was written with, or None for a new one."""
         value = self._json("config.json")
@@ -63,6 +67,26 @@ class RunDirectory:
             return json.loads((self.path / name).read_text("utf-8"))
         except FileNotFoundError:
             return None
+
+    def check_place(self) -> None:
+        """Refuses a path that cannot be a directory this process writes in.
+
+        Raises:
+          Refusal: a file is in the way, or there is no permission.
+        """
+        nearest = self.path.absolute()
+        while not nearest.exists():
+            nearest = nearest.parent
+        if not nearest.is_dir():
+            raise Refusal(
+                f"run directory {self.path} cannot be made: {nearest} is a file; give "
+                "another --workdir"
+            )
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise Refusal(
+                f"run directory {self.path} cannot be written: no permission in "
+                f"{nearest}; give another --workdir"
+            )
 
     def lock(self) -> None:
         """Takes the directory for this process, until it ends.
@@ -127,6 +151,8 @@ def git_revision() -> str:
         return done.stdout.strip()
 
     try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
+            return "unknown"  # installed inside a repository that is not ours
         changed = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
         return git("rev-parse", "HEAD") + changed
     except (OSError, subprocess.SubprocessError):

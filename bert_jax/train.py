@@ -1,5 +1,6 @@
 """``run(config, directory)``: a run from refusals to the last line, top to bottom."""
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from bert_jax.loop import Loop, Signals, Stopped
 from bert_jax.rundir import Refusal, RunDirectory, git_revision
 from bert_jax.setup import Setup
 from bert_jax.step import State
+
+# What Orbax and its storage library raise for a file that is gone or cut short.
+DAMAGED = (ValueError, OSError, KeyError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def _run(
     # What needs no data is refused first.
     devices = setup.device_count(config)
     checks.check_config(config, configs.flatten(config), devices)
+    place.check_place()
     changes = _compare(config, place, options)
     total = sum(steps for _, steps, _ in config.phases)
     done = max(saved_steps(place.checkpoints), default=0)
@@ -69,7 +74,7 @@ def _run(
         place.say(_finished_line(place, done))
         return
     if changes is not None and not options.plan:
-        place.lock()
+        _take(place, begun=True, done=done)
 
     tokens = setup.prepare_store(config)
     if place.data() not in (None, tokens.content):
@@ -88,18 +93,26 @@ def _run(
         plan.flops_per_row(),
         masks or [{} for _ in plan.steps],
         git_revision(),
+        {
+            "devices": f"{device_mesh.size} {jax.devices()[0].device_kind}",
+            "rows_at_once": [
+                size // spec.micro_batches
+                for (_, _, size), spec in zip(config.phases, plan.steps, strict=True)
+            ],
+        },
+        configs.flatten(config),
     )
     if options.plan:
         _introduce(config, plan, device_mesh, place, facts)
         return
 
     held_out = setup.held_out_sets(config, plan)
-    place.lock()
+    state = _state(plan, place, done, mesh.replicated(device_mesh))
+    _take(place, begun=changes is not None, done=done)
     _introduce(config, plan, device_mesh, place, facts)
     _write_facts(config, place, facts, tokens, changes, done)
 
     checkpoints = Checkpoints(place.checkpoints, config.checkpoint.keep)
-    state = _state(plan, place, done, mesh.replicated(device_mesh))
     if done:
         place.say(f"continuing from step {done:,}")
     curves = metrics.Curves(place.path, done)
@@ -129,6 +142,11 @@ def _compare(
         raise Refusal(f"{place.path} cannot be continued: {error}") from error
     if old is None:
         return None
+    if old.vocabulary.path and not config.vocabulary.path:
+        # A run begun with --vocab goes on with it, also where that file is gone.
+        kept = place.path / "tokenizer" / "vocab.txt"
+        given = os.path.isfile(old.vocabulary.path)
+        config.vocabulary.path = old.vocabulary.path if given else str(kept)
     changes = configs.differences(old, config)
     if changes[configs.RECIPE]:
         raise Refusal(
@@ -144,6 +162,20 @@ def _compare(
             "another --workdir"
         )
     return changes
+
+
+def _take(place: RunDirectory, begun: bool, done: int) -> None:
+    """Locks a run directory that must still stand where it was read.
+
+    Raises:
+      Refusal: another process has it, or had it since.
+    """
+    place.lock()
+    if (place.begun(), max(saved_steps(place.checkpoints), default=0)) != (begun, done):
+        raise Refusal(
+            f"another process trained in {place.path} while this one prepared; give "
+            "the command again to continue from there, or another --workdir"
+        )
 
 
 def _finished_line(place: RunDirectory, done: int) -> str:
@@ -175,7 +207,12 @@ def _write_facts(
     done: int,
 ) -> None:
     """config.json, tokenizer/ and provenance of a start; changes are kept as events."""
-    facts["events"] = place.provenance().get("events", [])
+    before = place.provenance()
+    facts["events"] = before.get("events", [])
+    for name in provenance.CIRCUMSTANCES:
+        for line in provenance.moved(name, before.get(name), facts[name]):
+            facts["events"].append({"step": done, "what": line})
+            place.say(f"changed {line}")
     for kind in (configs.MACHINE, configs.EXTENSION):
         for line in (changes or {}).get(kind, []):
             facts["events"].append({"step": done, "what": f"{kind} key {line}"})
@@ -200,4 +237,10 @@ def _state(plan: Setup, place: RunDirectory, done: int, sharding: Any) -> State:
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         jax.eval_shape(fresh),
     )
-    return State(**load_parts(place.checkpoints, done, target._asdict()))
+    try:
+        return State(**load_parts(place.checkpoints, done, target._asdict()))
+    except DAMAGED as error:
+        raise Refusal(
+            f"checkpoint {place.checkpoints / str(done)} cannot be read: {error}\n"
+            "delete that directory to go back to the checkpoint before it"
+        ) from error

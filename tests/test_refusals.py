@@ -1,6 +1,7 @@
 """Bad input: one readable message, and nothing written in the run directory."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,19 @@ def test_vocabulary_without_mask(smoke, tmp_path):
     with pytest.raises(Refusal, match=r"has no \[MASK\]"):
         train.run(set_keys(smoke, vocabulary__path=str(path)), str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_no_place_for_a_run(smoke, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(Refusal, match="file is a file"):
+        train.run(smoke, str(tmp_path / "file" / "run"))
+    assert (tmp_path / "file").read_text() == "mine"
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("this user may write anywhere")
+    with pytest.raises(Refusal, match="no permission"):
+        train.run(smoke, str(closed / "run"))
 
 
 def test_empty_corpus(smoke, tmp_path):

@@ -53,6 +53,13 @@ def saves(directory, temporary=False):
     return sorted(int(name) for name in names if name.isdigit())
 
 
+def facts(directory):
+    return [
+        (directory / name).read_bytes()
+        for name in ("config.json", "provenance.json", "metrics.jsonl")
+    ]
+
+
 class Start:
     """One start of the launcher, watched from outside."""
 
@@ -189,11 +196,17 @@ def test_extending_with_another_micro_batch(uninterrupted, tmp_path, compiled):
     """
     copy = tmp_path / "run"
     shutil.copytree(uninterrupted, copy)
-    shutil.rmtree(copy / "checkpoints" / str(STEPS))
     longer = {"--config.phases": "((32,20,48),(48,14,48))"}
     code, text = Start(copy, compiled, **longer).finish()
     assert code == 2 and "--extend" in text
     changes = {**longer, "--config.machine.micro_batch": "24", "--extend": "true"}
+    latest, recorded = copy / "checkpoints" / str(STEPS), facts(copy)
+    cut = max((latest / "params").rglob("d/*"), key=lambda p: p.stat().st_size)
+    os.truncate(cut, cut.stat().st_size // 2)
+    code, text = Start(copy, compiled, **changes).finish()
+    assert code == 2 and f"{latest.name} cannot be read" in text, text
+    assert facts(copy) == recorded
+    shutil.rmtree(latest)
     code, text = Start(copy, compiled, **changes).finish()
     assert code == 0 and f"continuing from step {STEPS - SAVE}" in text, text
     assert "changed machine.micro_batch: 0 -> 24" in text
@@ -203,7 +216,11 @@ def test_extending_with_another_micro_batch(uninterrupted, tmp_path, compiled):
     again, before = losses(copy)[STEPS - SAVE + 1], losses(uninterrupted)
     np.testing.assert_allclose(again, before[STEPS - SAVE + 1], rtol=1e-3)
     record = json.loads((copy / "provenance.json").read_text())
-    assert [e["step"] for e in record["events"]] == [STEPS - SAVE] * 2
+    events = [e["what"] for e in record["events"] if e["step"] == STEPS - SAVE]
+    assert [what.split(":")[0] for what in events] == [
+        "machine.rows_at_once", "machine key machine.micro_batch",
+        "extension key phases",
+    ]  # fmt: skip
     assert "extension key phases" in (copy / "provenance.md").read_text()
 
 

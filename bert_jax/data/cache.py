@@ -1,13 +1,17 @@
 """A content-addressed cache on local disk: what is prepared once is found again."""
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+YOUNG = 60  # seconds a half-built entry is left alone
 
 
 def root() -> Path:
@@ -29,15 +33,24 @@ def file_digest(path: Path) -> str:
 
 
 def _discard_dead(directory: Path) -> None:
-    """Removes what killed processes of this machine left half built."""
+    """Removes what killed processes left half built: nobody holds its lock.
+
+    A lock and not a process id, which means nothing in another container.
+    """
     for left in directory.glob(".building-*"):
-        owner = left.name.split("-")[1]
         try:
-            os.kill(int(owner), 0)
-        except (ProcessLookupError, ValueError):
+            if time.time() - left.stat().st_mtime < YOUNG:
+                continue  # perhaps made this moment, and not locked yet
+            held = os.open(left, os.O_RDONLY)
+        except OSError:
+            continue  # gone meanwhile
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left, ignore_errors=True)
-        except PermissionError:
-            pass
+        except OSError:
+            pass  # being built
+        finally:
+            os.close(held)
 
 
 def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
@@ -54,7 +67,9 @@ def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
     name = f".building-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     temporary = place.parent / name
     temporary.mkdir()
+    held = os.open(temporary, os.O_RDONLY)
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         build(temporary)
         try:
             temporary.rename(place)
@@ -62,13 +77,19 @@ def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
             if not place.is_dir():
                 raise
     finally:
+        os.close(held)
         shutil.rmtree(temporary, ignore_errors=True)
     return place
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, "utf-8", newline="\n")
+    temporary.replace(path)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes JSON whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-    temporary.write_text(text + "\n", "utf-8")
-    temporary.replace(path)
+    write_text(path, text + "\n")

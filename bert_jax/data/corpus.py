@@ -11,10 +11,13 @@ Several globs are joined by commas; ``.gz``, ``.xz`` and ``.zst`` are read as th
 import glob
 import gzip
 import hashlib
+import importlib.metadata
 import io
 import json
 import lzma
 import os
+import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +28,13 @@ import numpy as np
 
 from bert_jax.data import cache
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 FORMAT_VERSION = 1
+UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)
 KINDS = ("builtin", "sentences", "text")
 BUILTINS = ("python-docs",)
 
@@ -127,23 +136,26 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".xz":
         return lzma.open(path, "rb")
     if path.suffix == ".zst":
-        import zstandard
-
-        return zstandard.open(path, "rb")
+        return io.BufferedReader(zstd.open(path, "rb"))
     return open(path, "rb")
 
 
 def _lines(path: Path) -> Iterator[str]:
     """Stripped lines; only a newline ends a line, as in the 2018 reader."""
-    with _open(path) as f, io.TextIOWrapper(f, "utf-8", newline="\n") as text:
-        try:
+    try:
+        with _open(path) as f, io.TextIOWrapper(f, "utf-8", newline="\n") as text:
             for line in text:
                 yield line.strip()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path} is not UTF-8 near byte {error.start} of a block "
-                f"({error.reason}); convert it, e.g. with iconv -t UTF-8"
-            ) from None
+    except UNREADABLE as error:
+        raise ValueError(
+            f"{path} cannot be read to its end ({error}); it is cut off or not "
+            f"what {path.suffix or 'its name'} says"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 near byte {error.start} of a block "
+            f"({error.reason}); convert it, e.g. with iconv -t UTF-8"
+        ) from None
 
 
 def documents(source: Source) -> Iterator[list[str]]:
@@ -260,6 +272,7 @@ def load(spec: str) -> Corpus:
       ValueError: the spec is wrong, files are missing, or there is no text in them.
     """
     source = parse(spec)
-    key = cache.digest(FORMAT_VERSION, spec, _fingerprint(source))
+    splitter = importlib.metadata.version("sentencex")
+    key = cache.digest(FORMAT_VERSION, splitter, spec, _fingerprint(source))
     place = cache.entry("corpora", key, lambda path: _read(source, spec, path))
     return Corpus(place, json.loads((place / "manifest.json").read_text()))

@@ -28,7 +28,8 @@ def spec(length: int, seed: int) -> BatchSpec:
 def own_format(training: BatchSpec, seed: int) -> BatchSpec:
     """The run's own row format on held-out text."""
     row_spec = replace(training.rows, seed=seed, held_out=True)
-    return replace(training, rows=row_spec, plans=0, mask_copies=0)
+    # How training orders and repeats its rows says nothing about held-out ones.
+    return replace(training, rows=row_spec, plans=0, shuffle="all_plans", mask_copies=0)
 
 
 class EvalSet:

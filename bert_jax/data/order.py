@@ -44,15 +44,21 @@ def below(limit: Words, *address: Words) -> np.ndarray:
 
 
 def coin_sum(count: np.ndarray, *address: Words) -> np.ndarray:
-    """int64: how many of ``count`` fair coins fall heads, each coin one bit."""
+    """int64 [n]: how many of ``count`` [n] fair coins fall heads, each coin one bit."""
     count = np.asarray(count, np.int64)
+    words = np.broadcast_arrays(count, *address)[1:]
     heads = np.zeros_like(count)
-    for word in range((int(count.max(initial=0)) + 63) // 64):
-        left = np.clip(count - 64 * word, 0, 64)
+    live, word = np.flatnonzero(count), 0
+    # Few pairs lose more than 64 tokens; the others are done after one word.
+    while live.size:
+        left = np.minimum(count[live] - 64 * word, 64)
         mask = np.where(
             left == 64, ~U64(0), (U64(1) << np.minimum(left, 63).astype(U64)) - U64(1)
         )
-        heads += np.bitwise_count(bits(*address, word) & mask).astype(np.int64)
+        drawn = bits(*(each[live] for each in words), word)
+        heads[live] += np.bitwise_count(drawn & mask).astype(np.int64)
+        word += 1
+        live = live[count[live] > 64 * word]
     return heads
 
 

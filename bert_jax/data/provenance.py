@@ -1,6 +1,7 @@
 """What a run really trains on: measured, and set beside the paper and its script."""
 
 import importlib.metadata
+import platform
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,58 @@ from bert_jax.data.store import Store
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy",
              "tokenizers", "sentencex")  # fmt: skip
 
+# Where and with what a run is made: may change at a restart, and is told then.
+CIRCUMSTANCES = ("libraries", "git_revision", "machine")
+
 DEVIATIONS = (
     "A random second segment always comes from another document; the script falls "
     "back to the same document after ten draws and keeps the label random.",
     "A random second segment comes from the same side of the held-out split.",
     "Draws are addressed by (plan, document, sentence) instead of taken in turn from "
     "one generator; the distribution is the script's, its sequence is not.",
+    "Masks are drawn when a row is read, from the address of the row, and a slot for "
+    "a prediction holds one; the script writes them into the files.",
+    "Each loss is one ratio over the whole batch; on a pod the script takes a ratio on "
+    "each core (with 1e-5 added to the weight) and the mean of those.",
+    "The gradient of the whole batch is clipped; on a pod the script clips that of "
+    "each core and takes the mean afterwards.",
 )
+
+# Settings that are the 2018 script's, and what another value is called.
+SWITCHES = (
+    ("masks.kind", "static", "masks are {}: drawn anew at each read of a row"),
+    ("masks.copies", 1, "a row has {} static masks, taken in turn"),
+    ("masks.selection", "exact", "selection is {}: the count of a row varies"),
+    ("masks.rate", 0.15, "{} of the tokens are predicted"),
+    ("masks.mask_share", 0.8, "{} of the predicted tokens become [MASK]"),
+    ("masks.random_share", 0.1, "{} of the predicted tokens become any token"),
+    ("rows.shuffle", "all_plans", "rows are shuffled {}"),
+    ("rows.short_seq_prob", 0.1, "{} of the documents have a short target"),
+    ("rows.random_next_prob", 0.5, "a second segment is random with {}"),
+    ("objectives.nsp", 1.0, "next-sentence loss has weight {}"),
+    ("objectives.mlm", 1.0, "masked-language-model loss has weight {}"),
+    ("model.gelu", "tanh", "gelu is {}"),
+    ("model.dropout", 0.1, "dropout is {}"),
+    ("model.attention_dropout", 0.1, "dropout of attention is {}"),
+    ("model.compute_dtype", "float32", "activations are {}"),
+    ("optimizer.schedule", "linear_2018", "the schedule is {}"),
+    ("optimizer.bias_correction", False, "bias correction is {}"),
+    ("optimizer.beta1", 0.9, "beta1 is {}"),
+    ("optimizer.beta2", 0.999, "beta2 is {}"),
+    ("optimizer.epsilon", 1e-6, "epsilon of the optimizer is {}"),
+    ("optimizer.weight_decay", 0.01, "weight decay is {}"),
+    ("optimizer.clip_norm", 1.0, "the gradient is clipped at {}"),
+)
+
+
+def deviations(settings: dict[str, Any]) -> list[str]:
+    """What a run does otherwise than the 2018 script, always and by its settings."""
+    switched = [
+        f"{path}: {text.format(settings[path])} (script: {usual})."
+        for path, usual, text in SWITCHES
+        if settings[path] != usual
+    ]
+    return [*DEVIATIONS, *switched]
 
 
 def phase_facts(
@@ -66,6 +112,8 @@ def facts(
     flops_per_row: list[float],
     masks: list[dict[str, float]],
     revision: str,
+    machine: dict[str, Any],
+    settings: dict[str, Any],
 ) -> dict[str, Any]:
     """The record of a run's data, for provenance.json."""
     m = store.manifest
@@ -97,17 +145,33 @@ def facts(
         "tokens": m["tokens"],
         "unknown_share": m["unknown_tokens"] / m["tokens"],
         "phases": phases,
-        "deviations": list(DEVIATIONS),
-        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "deviations": deviations(settings),
+        "libraries": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        },
         "git_revision": revision,
+        "machine": machine,
         "events": [],
     }
+
+
+def moved(name: str, before: Any, after: Any) -> list[str]:
+    """What differs from the start before, a readable line each."""
+    if before is None or before == after:
+        return []
+    if isinstance(after, dict):
+        return [
+            line
+            for key, value in after.items()
+            for line in moved(f"{name}.{key}", before.get(key), value)
+        ]
+    return [f"{name}: {before} -> {after}"]
 
 
 def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
     """provenance.md: paper | public script | this run, and the deviations."""
     phases = record["phases"]
-    last = phases[-1]
 
     def each(name: str, form: str = "{:.3f}") -> str:
         return ", ".join(form.format(phase[name]) for phase in phases)
@@ -139,7 +203,7 @@ def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
          each("truncated_tokens_share", "{:.4f}")),
         ("Mean row length", "not said", "not said", each("mean_length", "{:.1f}")),
         ("Positions never trained", "none", "above max_seq_length",
-         f"{last['positions_untrained']}"),
+         f"{min(phase['positions_untrained'] for phase in phases)}"),
         ("[UNK] share", "not said", "not said", f"{record['unknown_share']:.4%}"),
     ]  # fmt: skip
     lines = [
@@ -151,7 +215,7 @@ def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     lines += [f"| {' | '.join(row)} |" for row in table]
-    lines += ["", "## Deviations from both", ""]
+    lines += ["", "## Deviations from the script", ""]
     lines += [f"- {text}" for text in record["deviations"]]
     lines += ["", "## Events", ""]
     lines += [f"- step {e['step']}: {e['what']}" for e in record["events"]]

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from bert_jax.data import prose
 
-EXTRACTOR_VERSION = 3
+EXTRACTOR_VERSION = 4
 TOPICS = "pydoc_data/topics.py"
 _SKIPPED = frozenset(
     "test tests idle_test site-packages dist-packages lib2to3 ensurepip turtledemo "
     "__pycache__ __phello__ pydoc_data encodings".split()
 )
-_LARGE = 40  # paragraphs from which a page is cut at its headings or classes
-_SMALL = 3  # paragraphs below which a part joins the one before it
+_LARGE = 600  # words from which a page is cut: at headings or classes, then evenly
+_SMALL = 120  # words below which a part joins the one before it, or is left out
 
 
 class Document(NamedTuple):
@@ -82,8 +82,12 @@ def documents(stdlib: Path | None = None) -> Iterator[Document]:
             fresh = [p for p in document.paragraphs if p not in seen]
             seen.update(fresh)
             fresh = list(dict.fromkeys(fresh))
-            if sum(p.count(". ") + 1 for p in fresh) >= 3:
+            if _words(fresh) >= _SMALL:
                 yield Document(document.name, fresh)
+
+
+def _words(paragraphs: list[str]) -> int:
+    return sum(len(paragraph.split()) for paragraph in paragraphs)
 
 
 def _topics(tree: ast.Module) -> Iterator[Document]:
@@ -97,7 +101,7 @@ def _topics(tree: ast.Module) -> Iterator[Document]:
 
 def _page(name: str, text: str) -> Iterator[Document]:
     whole = prose.paragraphs(text)
-    if len(whole) < _LARGE:
+    if _words(whole) < _LARGE:
         yield Document(name, whole)
         return
     lines = text.splitlines()
@@ -114,7 +118,7 @@ def _merged(name: str, parts: list[list[str]]) -> Iterator[Document]:
     """Documents of parts; one too small joins the part before it."""
     groups: list[list[str]] = []
     for part in parts:
-        if groups and (len(part) < _SMALL or len(groups[-1]) < _SMALL):
+        if groups and min(_words(part), _words(groups[-1])) < _SMALL:
             groups[-1].extend(part)
         else:
             groups.append(list(part))
@@ -124,10 +128,19 @@ def _merged(name: str, parts: list[list[str]]) -> Iterator[Document]:
 
 
 def _cut(group: list[str]) -> list[list[str]]:
-    """Equal runs of a group, as few as keep each below the size of a large page."""
-    pieces = -(-len(group) // _LARGE)
-    bounds = [len(group) * n // pieces for n in range(pieces + 1)] if pieces else []
-    return [group[a:b] for a, b in itertools.pairwise(bounds)]
+    """Runs of a group, about equal in words, as few as keep each below a large page."""
+    total = _words(group)
+    pieces = -(-total // _LARGE)
+    middles, before = [], 0
+    for paragraph in group:
+        size = len(paragraph.split())
+        middles.append(before + size / 2)
+        before += size
+    numbered = zip(middles, group, strict=True)
+    return [
+        [paragraph for _, paragraph in run]
+        for _, run in itertools.groupby(numbered, lambda n: n[0] * pieces // total)
+    ]
 
 
 _Owner = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -143,10 +156,10 @@ def _docstrings(node: _Owner) -> list[str]:
 
 
 def _module(name: str, tree: ast.Module, source: str) -> list[Document]:
-    """Docstrings of a module, and its comments as a document beside them."""
+    """Docstrings of a module, by class where it is large, then its comments."""
     said = [p for block in prose.comments(source) for p in block]
     documented = _docstrings(tree)
-    if len(documented) < _LARGE:
+    if _words(documented) < _LARGE:
         parts = [documented]
     else:
         top = prose.paragraphs(ast.get_docstring(tree, clean=False) or "")
@@ -158,8 +171,4 @@ def _module(name: str, tree: ast.Module, source: str) -> list[Document]:
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 loose.extend(_docstrings(child))
         parts.append(loose)
-    return [
-        *_merged(name, parts),
-        *(Document(f"{name}.comments.{n}", said[n : n + _LARGE]) for n in
-          range(0, len(said), _LARGE)),
-    ]  # fmt: skip
+    return list(_merged(name, [*parts, said]))

@@ -179,6 +179,7 @@ def build(corpus: Corpus, vocabulary: Vocabulary) -> Store:
         corpus.manifest["content"],
         corpus.manifest["held_out_threshold"],
         vocabulary.digest(),
+        vocabularies.tokenizers.__version__,
     )
     place = cache.entry("stores", key, lambda path: _write(corpus, vocabulary, path))
     store = open_store(place, vocabulary.spec)

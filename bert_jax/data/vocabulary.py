@@ -84,7 +84,7 @@ class Vocabulary:
         """vocab.txt, and settings.json beside it."""
         directory.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{token}\n" for token in self.tokens)
-        (directory / "vocab.txt").write_text(text, "utf-8", newline="\n")
+        cache.write_text(directory / "vocab.txt", text)
         settings = {
             "kind": "wordpiece",
             "lowercase": self.spec.lowercase,

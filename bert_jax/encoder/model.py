@@ -12,6 +12,7 @@ Tree of parameters, with L layers stacked on the leading axis of everything unde
 """
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -36,7 +37,10 @@ def _parts(spec: EncoderSpec) -> dict[str, Any]:
         "layers": lambda rngs: modules.Layer(spec, rngs),
         "pooler": lambda rngs: modules.Dense((D,), (D,), spec, rngs),
         "mlm": lambda rngs: modules.VocabularyHead(spec, rngs),
-        "nsp": lambda rngs: modules.Dense((D,), (2,), spec, rngs),
+        # Two numbers a pair: nothing is saved by rounding them.
+        "nsp": lambda rngs: modules.Dense(
+            (D,), (2,), replace(spec, compute_dtype="float32"), rngs
+        ),
     }
 
 
@@ -133,4 +137,4 @@ def pool(params: Params, x_BTD: Array, starts_BP: Array, spec: EncoderSpec) -> A
 
 def next_sentence_logits(params: Params, pooled_BPD: Array, spec: EncoderSpec) -> Array:
     """Next-sentence logits [B, P, 2] in float32: 0 = actual next, 1 = random."""
-    return _module(spec, "nsp", params["nsp"])(pooled_BPD).astype(jnp.float32)
+    return _module(spec, "nsp", params["nsp"])(pooled_BPD)

@@ -179,6 +179,10 @@ class VocabularyHead(nnx.Module):
     def __call__(self, x_BKD: Array, table_VD: Array) -> Array:
         y_BKD = self.norm(gelu(self.dense(x_BKD), self.gelu))
         B, K, D = y_BKD.shape
-        logits = y_BKD.reshape(B * K, D) @ table_VD.astype(self.dtype).T
-        logits_BKV = logits.reshape(B, K, -1)
-        return logits_BKV.astype(jnp.float32) + self.bias[...]
+        # Rounded to bfloat16, logits would decide the loss by steps of 1/128.
+        logits = jnp.matmul(
+            y_BKD.reshape(B * K, D),
+            table_VD.astype(self.dtype).T,
+            preferred_element_type=jnp.float32,
+        )
+        return logits.reshape(B, K, -1) + self.bias[...]

@@ -41,7 +41,8 @@ class Boat:
 
 
 @pytest.fixture
-def stdlib(tmp_path):
+def stdlib(tmp_path, monkeypatch):
+    monkeypatch.setattr(python_docs, "_SMALL", 20)  # these texts are short
     (tmp_path / "boats.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("def (:\n")
     (tmp_path / "latin.py").write_bytes(b'"""caf\xe9"""\n')
@@ -54,7 +55,7 @@ def stdlib(tmp_path):
 def test_reads_without_importing(stdlib):
     found = list(python_docs.documents(stdlib))
     assert found == list(python_docs.documents(stdlib))
-    assert [d.name for d in found] == ["boats.0"]
+    assert [d.name for d in found] == ["boats.0", "boats.1"]
     assert found[0].paragraphs == [
         "Tools for boats. They float on water most of the time.",
         "Each boat has a name and a sail. The sail may be torn:",
@@ -63,6 +64,15 @@ def test_reads_without_importing(stdlib):
         "A boat of wood that carries two people over a lake.",
         "Hoist the sail and wait for wind to come.",
     ]
+    assert found[1].paragraphs == [
+        "This comment is prose of some length about the mast, which stands upright "
+        "unless the wind is strong. It is kept because it reads like a text.",
+    ]
+
+
+def test_a_page_of_few_words_is_no_document(stdlib, monkeypatch):
+    monkeypatch.setattr(python_docs, "_SMALL", 120)
+    assert list(python_docs.documents(stdlib)) == []
 
 
 def test_comments_are_prose():
@@ -103,11 +113,11 @@ def test_a_sentence_goes_with_its_address():
 def test_a_large_class_is_cut_evenly(stdlib):
     methods = "".join(
         f'    def m{n}(self):\n        """Method number {n} moves the boat."""\n'
-        for n in range(100)
+        for n in range(250)
     )
     (stdlib / "fleet.py").write_text(f"class Fleet:\n{methods}")
     parts = [d for d in python_docs.documents(stdlib) if d.name.startswith("fleet")]
-    assert [len(d.paragraphs) for d in parts] == [33, 33, 34]
+    assert [len(d.paragraphs) for d in parts] == [83, 84, 83]  # of six words each
 
 
 def test_fingerprint_follows_every_byte(stdlib):
@@ -121,7 +131,7 @@ def test_fingerprint_follows_every_byte(stdlib):
 
 def test_topics_are_cut_at_headings(stdlib):
     long = "\n\n".join(
-        f"Sentence number {n} is about the word {n} here." for n in range(30)
+        f"Sentence number {n} is about the word {n} here." for n in range(40)
     )
     other = long.replace("about", "of")
     page = f"Title\n*****\n\n{long}\n\nPart two\n========\n\n{other}\n"
@@ -129,7 +139,7 @@ def test_topics_are_cut_at_headings(stdlib):
     (stdlib / "pydoc_data/topics.py").write_text(f"topics = {{'boats': {page!r}}}\n")
     topics = [d for d in python_docs.documents(stdlib) if d.name.startswith("topics")]
     assert [d.name for d in topics] == ["topics.boats.0", "topics.boats.1"]
-    assert [len(d.paragraphs) for d in topics] == [30, 30]
+    assert [len(d.paragraphs) for d in topics] == [40, 40]
     assert "Title" not in " ".join(p for d in topics for p in d.paragraphs)
 
 

@@ -1,5 +1,6 @@
 """Corpus, vocabulary and store: what is read, what is learned, what is kept."""
 
+import fcntl
 import gzip
 import hashlib
 import lzma
@@ -7,12 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 
+from bert_jax.data import cache as cache_module
 from bert_jax.data import corpus, rows, store, vocabulary
 from bert_jax.data.rows import RowSpec
 from bert_jax.data.vocabulary import RESERVED, TokenizerSpec, Vocabulary
@@ -116,7 +118,7 @@ def test_corpora_are_read_as_they_are(tmp_path, suffix):
     text = b"One two.\nThree  four.\n\n\nFive six.\n"
     packed = {
         "": text, ".gz": gzip.compress(text), ".xz": lzma.compress(text),
-        ".zst": zstandard.ZstdCompressor().compress(text),
+        ".zst": corpus.zstd.compress(text),
     }[suffix]  # fmt: skip
     (tmp_path / f"a.txt{suffix}").write_bytes(packed)
     source = corpus.parse(f"sentences:{tmp_path}/a.txt{suffix}")
@@ -124,6 +126,31 @@ def test_corpora_are_read_as_they_are(tmp_path, suffix):
         ["One two.", "Three  four."],
         ["Five six."],
     ]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_file_cut_off_is_no_short_corpus(tmp_path, suffix):
+    text = np.random.default_rng(0).bytes(4000).hex().encode()
+    pack = {".gz": gzip, ".xz": lzma, ".zst": corpus.zstd}[suffix]
+    packed = pack.compress(text)
+    source = corpus.parse(f"sentences:{tmp_path}/a{suffix}")
+    for damaged in (packed[: len(packed) // 2], text):
+        (tmp_path / f"a{suffix}").write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"a{suffix} cannot be read to its end"):
+            list(corpus.documents(source))
+
+
+def test_half_built_entries_go_unless_they_are_being_built(cache):
+    place = cache_module.root() / "kind"
+    old = time.time() - 2 * cache_module.YOUNG
+    for name in ("dead", "live"):
+        (place / f".building-{name}").mkdir(parents=True)
+        os.utime(place / f".building-{name}", (old, old))
+    held = os.open(place / ".building-live", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    cache_module.entry("kind", "key", lambda path: None)
+    assert sorted(p.name for p in place.iterdir()) == [".building-live", "key"]
+    os.close(held)
 
 
 def test_text_corpora(tmp_path):
