@@ -31,12 +31,13 @@ def get_config() -> ConfigDict:
     config = configs.default()
     configs.set_size(config, "tiny")
     config.vocabulary.size = 4000
-    config.rows.plans = 20
+    config.rows.plans = 40
     config.masks.kind = "dynamic"
-    config.phases = ((32, 3000, 64), (128, 1600, 32))
+    config.phases = ((32, 1600, 64), (128, 2800, 32))
     config.optimizer.learning_rate = 2e-3
     config.optimizer.warmup_steps = 1000
-    config.eval.every = 1500
-    config.checkpoint.every = 1500
+    config.eval.every = 2200
+    config.eval.pairs = 4000
+    config.checkpoint.every = 2200
     config.log.every = 20
     return config
