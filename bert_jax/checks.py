@@ -10,11 +10,17 @@ from collections.abc import Mapping
 from ml_collections import ConfigDict
 
 from bert_jax import optim
+from bert_jax.data.piece_learning import RULES
+from bert_jax.data.sentencepieces import MODEL_TYPES
 from bert_jax.data.stream import SHUFFLES
+from bert_jax.data.vocabularies import KINDS
 from bert_jax.encoder.spec import DTYPES, GELUS
 from bert_jax.rundir import Refusal
 
 CHOICES = {
+    "vocabulary.kind": KINDS,
+    "vocabulary.model_type": MODEL_TYPES,
+    "vocabulary.rule": RULES,
     "vocabulary.strip_accents": ("auto", "yes", "no"),
     "model.gelu": GELUS,
     "model.compute_dtype": DTYPES,

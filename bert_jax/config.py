@@ -33,10 +33,13 @@ KEYS = (
     Key("seed", 0, RECIPE, "of parameters, rows, masks and dropout"),
     # Text
     Key("corpus", "builtin:python-docs", MACHINE, "corpus spec; --corpus sets it"),
+    Key("vocabulary.kind", "wordpiece", RECIPE, "wordpiece | sentencepiece"),
     Key("vocabulary.path", "", MACHINE, "a vocab.txt, or empty to learn one"),
     Key("vocabulary.size", 30522, RECIPE, "tokens of a learned vocabulary"),
     Key("vocabulary.lowercase", True, RECIPE, "uncased"),
     Key("vocabulary.strip_accents", "auto", RECIPE, "auto = with lowercasing|yes|no"),
+    Key("vocabulary.model_type", "unigram", RECIPE, "sentencepiece: unigram | bpe"),
+    Key("vocabulary.rule", "nmt_nfkc", RECIPE, "sentencepiece: normalisation"),
     # Model
     Key("model.layers", 12, RECIPE, "L"),
     Key("model.width", 768, RECIPE, "H of the paper, D here"),

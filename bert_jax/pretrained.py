@@ -10,8 +10,9 @@ import numpy as np
 
 from bert_jax import checkpoint, encoder, setup
 from bert_jax.batch import Batch
-from bert_jax.data import vocabulary
-from bert_jax.data.vocabulary import Vocabulary
+from bert_jax.data import vocabularies
+from bert_jax.data.sentencepieces import SPACE
+from bert_jax.data.vocabularies import AnyVocabulary
 from bert_jax.encoder import EncoderSpec
 from bert_jax.rundir import RunDirectory
 
@@ -31,7 +32,12 @@ class Pretrained:
     """Parameters, sizes and vocabulary of one checkpoint."""
 
     def __init__(
-        self, params: Any, spec: EncoderSpec, vocab: Vocabulary, step: int, path: Path
+        self,
+        params: Any,
+        spec: EncoderSpec,
+        vocab: AnyVocabulary,
+        step: int,
+        path: Path,
     ):
         self.params, self.spec, self.vocabulary = params, spec, vocab
         self.step, self.path = step, path
@@ -123,10 +129,9 @@ class Pretrained:
         parts = text.split(MASK)
         before = MASK.join(parts[: place + 1])
         after = MASK.join(parts[place + 1 :])
-        if word.startswith("##"):
-            before, shown = before.rstrip(), word[2:]
-        else:
-            shown = word
+        if not self.vocabulary.word_starts[token]:
+            before = before.rstrip()  # a piece that goes on with the word before it
+        shown = word.removeprefix("##").lstrip(SPACE)
         return Filling(word, float(chances[token]), before + shown + after)
 
 
@@ -151,8 +156,7 @@ def load(run: str | Path, step: int | None = None) -> Pretrained:
             f"there are: {', '.join(map(str, steps)) or 'none yet'}"
         )
     chosen = steps[-1] if step is None else step
-    tokenizer = place.path / "tokenizer" / "vocab.txt"
-    vocab = vocabulary.read(tokenizer, setup.tokenizer_spec(config))
+    vocab = vocabularies.open_directory(place.path / "tokenizer")
     spec = setup.encoder_spec(config, len(vocab))
     local = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     target = jax.tree.map(

@@ -14,10 +14,20 @@ from bert_jax import draws, memory, mesh, picks, step
 from bert_jax.baselines import Baselines
 from bert_jax.baselines import measure as measure_baselines
 from bert_jax.corruption import KEPT, MASKED, RANDOMED, MaskSpec
-from bert_jax.data import batches, corpus, heldout, rows, store
+from bert_jax.data import (
+    batches,
+    building,
+    corpus,
+    heldout,
+    remote,
+    rows,
+    store,
+    vocabularies,
+)
 from bert_jax.data.batches import BatchSpec, Curriculum
 from bert_jax.data.heldout import EvalSet
 from bert_jax.data.store import Store
+from bert_jax.data.vocabularies import VocabularySpec
 from bert_jax.data.vocabulary import TokenizerSpec
 from bert_jax.encoder import EncoderSpec
 from bert_jax.optim import OptimizerSpec
@@ -59,10 +69,17 @@ class Setup:
         return [self.encoder.train_flops(s.length, s.masks.slots) for s in self.steps]
 
 
-def tokenizer_spec(config: ConfigDict) -> TokenizerSpec:
-    """Tokenizer settings of a configuration."""
+def vocabulary_spec(config: ConfigDict) -> VocabularySpec:
+    """Vocabulary and tokenizer settings of a configuration."""
     v = config.vocabulary
-    return TokenizerSpec(v.lowercase, STRIP_ACCENTS[v.strip_accents])
+    return VocabularySpec(
+        kind=v.kind,
+        path=v.path,
+        size=v.size,
+        tokenizer=TokenizerSpec(v.lowercase, STRIP_ACCENTS[v.strip_accents]),
+        model_type=v.model_type,
+        rule=v.rule,
+    )
 
 
 def encoder_spec(config: ConfigDict, vocab_size: int) -> EncoderSpec:
@@ -129,10 +146,11 @@ def prepare_store(config: ConfigDict) -> Store:
       Refusal: the corpus or the vocabulary will not do.
     """
     try:
+        kind, _, place = config.corpus.partition(":")
+        if kind == "store":
+            return store.open_store(remote.fetch(place))
         text = corpus.load(config.corpus)
-        v = config.vocabulary
-        vocab = store.make_vocabulary(text, v.path, v.size, tokenizer_spec(config))
-        return store.build(text, vocab)
+        return building.store_of(text, vocabularies.make(text, vocabulary_spec(config)))
     except ValueError as error:
         raise Refusal(str(error)) from error
 

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from bert_jax import banner, checks, mesh, metrics, setup, step
 from bert_jax import config as configs
 from bert_jax.checkpoint import Checkpoints, load_parts, saved_steps
-from bert_jax.data import cache, provenance
+from bert_jax.data import cache, provenance, report
 from bert_jax.loop import Loop, Signals, Stopped
 from bert_jax.rundir import Refusal, RunDirectory, git_revision
 from bert_jax.setup import Setup
@@ -144,7 +144,9 @@ def _compare(
         return None
     if old.vocabulary.path and not config.vocabulary.path:
         # A run begun with --vocab goes on with it, also where that file is gone.
-        kept = place.path / "tokenizer" / "vocab.txt"
+        wordpiece = old.vocabulary.kind == "wordpiece"
+        name = "vocab.txt" if wordpiece else "tokenizer.model"
+        kept = place.path / "tokenizer" / name
         given = os.path.isfile(old.vocabulary.path)
         config.vocabulary.path = old.vocabulary.path if given else str(kept)
     changes = configs.differences(old, config)
@@ -195,6 +197,8 @@ def _introduce(
     notice = banner.notice(plan)
     if notice:
         place.say(notice)
+    for text in report.warnings(plan.store):
+        place.say(f"warning: {text}")
     place.say(banner.phase_table(plan, facts))
 
 

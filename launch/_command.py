@@ -86,10 +86,7 @@ def parse(argv: list[str]) -> ConfigDict:
     Raises:
       Refusal: an unknown experiment, flag or key, or a value of the wrong type.
     """
-    if any(word.lstrip("-") in ("help", "helpfull", "h") for word in argv[1:]):
-        print(sys.modules["__main__"].__doc__)
-        print(flags.FLAGS.main_module_help())
-        sys.exit(0)
+    _help(argv)
     name = _flag(argv, "exp")
     if not name:
         raise Refusal(f"--exp is missing; there are: {', '.join(experiments())}")
@@ -119,6 +116,28 @@ def parse(argv: list[str]) -> ConfigDict:
             "value with spaces or brackets needs quotes"
         )
     return config
+
+
+def parse_flags(argv: list[str]) -> None:
+    """Parses the flags of a launcher without an experiment.
+
+    Raises:
+      Refusal: an unknown flag, a value of the wrong type, a stray word.
+    """
+    _help(argv)
+    try:
+        rest = flags.FLAGS(argv)
+    except (flags.Error, ValueError) as error:
+        raise Refusal(str(error).strip()) from error
+    if len(rest) > 1:
+        raise Refusal(f"{rest[1]!r} is not a flag; see --help")
+
+
+def _help(argv: list[str]) -> None:
+    if any(word.lstrip("-") in ("help", "helpfull", "h") for word in argv[1:]):
+        print(sys.modules["__main__"].__doc__)
+        print(flags.FLAGS.main_module_help())
+        sys.exit(0)
 
 
 def main(body: Callable[[list[str]], Any]) -> NoReturn:

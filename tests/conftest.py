@@ -39,6 +39,16 @@ def launch(*arguments, cwd=REPOSITORY, timeout=300, **environ):
 
 
 @pytest.fixture(scope="session")
+def shared():
+    """Real data and reference outputs, where they lie beside the project."""
+    named = os.environ.get("BERT_JAX_SHARED")
+    place = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    if not place.is_dir():
+        pytest.skip("no reference data: set BERT_JAX_SHARED to its folder")
+    return place
+
+
+@pytest.fixture(scope="session")
 def run_launcher():
     """``launch`` for tests."""
     return launch
@@ -75,11 +85,11 @@ def toy_text(tmp_path_factory):
 @pytest.fixture(scope="session")
 def toy_store(cache, toy_text):
     """The toy text tokenized with a learned vocabulary."""
-    from bert_jax.data import corpus, store, vocabulary
+    from bert_jax.data import building, corpus, vocabularies
 
     text = corpus.load(f"sentences:{toy_text}")
-    spec = vocabulary.TokenizerSpec()
-    return store.build(text, store.make_vocabulary(text, "", 150, spec))
+    spec = vocabularies.VocabularySpec(size=150)
+    return building.store_of(text, vocabularies.make(text, spec))
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,10 @@ import numpy as np
 
 from bert_jax import picks
 from bert_jax.batch import Batch
+from bert_jax.data import stream
 from bert_jax.data.rows import Plan, RowSpec
 from bert_jax.data.store import Store
-from bert_jax.data.stream import Address, RowStream
+from bert_jax.data.stream import Address
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def gather(
 
     Args:
       store: the tokens.
-      columns: spans of the rows, from ``RowStream.columns``.
+      columns: spans of the rows, from the stream.
       address: where the rows come from; addresses the masks.
       place: int [B], place of each row in the global batch; addresses dropout.
       spec: length and masking counts.
@@ -81,7 +82,7 @@ class Phase:
 
     def __init__(self, store: Store, spec: BatchSpec, batch_size: int):
         self.store, self.spec, self.batch_size = store, spec, batch_size
-        self.stream = RowStream(store, spec.rows, spec.plans, spec.shuffle)
+        self.stream = stream.make(store, spec.rows, spec.plans, spec.shuffle)
 
     def batch(self, position: int, places: range) -> Batch:
         """Rows ``places`` of the global batch that begins at a stream position."""

@@ -7,7 +7,8 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,13 @@ def _discard_dead(directory: Path) -> None:
             os.close(held)
 
 
-def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
-    """Directory ``kind/key``; made by ``build(directory)`` the first time.
+@contextmanager
+def building(place: Path) -> Iterator[Path]:
+    """A directory to fill that appears as ``place`` when the block ends well.
 
     Built beside its place and renamed, so a killed process leaves no half entry and
     two processes at work on the same entry end with one of two equal ones.
     """
-    place = root() / kind / key
-    if place.is_dir():
-        return place
     place.parent.mkdir(parents=True, exist_ok=True)
     _discard_dead(place.parent)
     name = f".building-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -70,7 +69,7 @@ def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
     held = os.open(temporary, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        build(temporary)
+        yield temporary
         try:
             temporary.rename(place)
         except OSError:
@@ -79,7 +78,24 @@ def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
     finally:
         os.close(held)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def entry(kind: str, key: str, build: Callable[[Path], None]) -> Path:
+    """Directory ``kind/key`` of the cache; made by ``build(directory)`` if need be."""
+    place = root() / kind / key
+    if not place.is_dir():
+        with building(place) as directory:
+            build(directory)
     return place
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Waits for a lock file, so that one process at a time is inside."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def write_text(path: Path, text: str) -> None:
@@ -87,6 +103,11 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, "utf-8", newline="\n")
     temporary.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file."""
+    return json.loads(path.read_text("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:

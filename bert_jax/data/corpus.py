@@ -1,211 +1,113 @@
-"""Corpus specs to documents of sentences, and the corpus as it lies in the cache.
+"""A corpus: sources cut into shards, and which of its documents are held out."""
 
-    builtin:python-docs       prose that ships with every CPython
-    sentences:GLOB            one sentence a line, blank line between documents (2018)
-    text:GLOB                 prose; a document a file, blank lines between paragraphs
-    text:GLOB?documents=blank_line    a paragraph a line, blank line between documents
-
-Several globs are joined by commas; ``.gz``, ``.xz`` and ``.zst`` are read as they are.
-"""
-
-import glob
-import gzip
 import hashlib
 import importlib.metadata
-import io
-import json
-import lzma
-import os
-import sys
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
-from urllib.parse import parse_qsl
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from bert_jax.data import cache
+from bert_jax.data import cache, shards, sources
+from bert_jax.data.faults import Faults
+from bert_jax.data.shards import Shard
+from bert_jax.data.sources import Source
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-FORMAT_VERSION = 1
-UNREADABLE = (EOFError, OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)
-KINDS = ("builtin", "sentences", "text")
-BUILTINS = ("python-docs",)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A parsed corpus spec."""
-
-    kind: str
-    place: str
-    options: tuple[tuple[str, str], ...] = ()
+FORMAT_VERSION = 2
+HELD_OUT_LEAST = 32  # documents
+_NONE = 0  # no content hash is this small
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus in the cache: sentences, document hashes and the split.
+    """What a corpus spec names; nothing of the text is kept."""
 
-    ``sentences.txt`` holds a sentence a line and a blank line after each document.
-    """
+    spec: str
+    sources: tuple[Source, ...]
+    shards: tuple[Shard, ...]
 
-    directory: Path
-    manifest: dict[str, Any]
-
-    def documents(self, held_out: bool | None = None) -> Iterator[list[str]]:
-        """Documents in corpus order; of one side of the split, or all (None)."""
-        sides = self.held_out()
-        number, sentences = 0, []
-        path = self.directory / "sentences.txt"
-        with open(path, encoding="utf-8", newline="\n") as f:
-            for line in f:
-                if line != "\n":
-                    sentences.append(line[:-1])
-                    continue
-                if held_out is None or bool(sides[number]) == held_out:
-                    yield sentences
-                number, sentences = number + 1, []
-
-    def held_out(self) -> np.ndarray:
-        """bool [documents]: True where a document is held out of training."""
-        hashes = np.load(self.directory / "document_hashes.npy")
-        return hashes <= np.uint64(self.manifest["held_out_threshold"])
-
-
-def parse(spec: str) -> Source:
-    """Reads a corpus spec.
-
-    Raises:
-      ValueError: unknown kind, builtin or option, with those there are.
-    """
-    kind, colon, rest = spec.partition(":")
-    if not colon or kind not in KINDS:
-        raise ValueError(
-            f"corpus {spec!r} has no kind this version reads; use builtin:python-docs, "
-            "sentences:GLOB (a sentence a line, blank line between documents) or "
-            "text:GLOB (prose)"
+    @cached_property
+    def identity(self) -> str:
+        """Hash of what decides the text: files as they stand, options, splitter."""
+        return cache.digest(
+            FORMAT_VERSION,
+            importlib.metadata.version("sentencex"),
+            [shard.identity() for shard in self.shards],
         )
-    place, _, query = rest.partition("?")
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
-    except ValueError:
-        raise ValueError(
-            f"corpus {spec!r}: {query!r} after the question mark is no option like "
-            "documents=blank_line; a question mark cannot be part of a pattern"
-        ) from None
-    options = tuple(sorted(pairs))
-    if kind == "builtin" and place not in BUILTINS:
-        raise ValueError(f"corpus {spec!r}: the builtin corpora are {BUILTINS}")
-    for name, value in options:
-        if kind != "text" or name != "documents" or value not in ("file", "blank_line"):
-            raise ValueError(
-                f"corpus {spec!r}: unknown option {name}={value}; text: takes "
-                "documents=file or documents=blank_line"
+
+    def facts(self, digests: dict[str, str]) -> dict[str, Any]:
+        """Spec, sources and files, for the manifest; no directory is named.
+
+        Args:
+          digests: sha256 of each file, by path.
+        """
+        listed = []
+        for number, source in enumerate(self.sources):
+            files = {
+                (f.path, f.size)
+                for shard in self.shards
+                if shard.number == number
+                for f in shard.files
+                if f.path
+            }
+            listed.append(
+                {
+                    "kind": source.kind,
+                    "language": source.language,
+                    "weight": source.weight,
+                    "files": [
+                        {
+                            "name": path.rsplit("/", 1)[-1],
+                            "bytes": size,
+                            "sha256": digests[path],
+                        }
+                        for path, size in sorted(files)
+                    ],
+                }
             )
-    return Source(kind, place, options)
+        return {"spec": self.spec, "sources": listed}
 
 
-def files(source: Source) -> list[Path]:
-    """Files of a file corpus, in name order.
+def load(spec: str) -> Corpus:
+    """The corpus of a spec (``sources.parse``); lists files, reads no text.
 
     Raises:
-      ValueError: a pattern matches nothing.
+      ValueError: the spec is wrong, or files are missing.
     """
-    found: set[Path] = set()
-    for pattern in source.place.split(","):
-        matches = [Path(p) for p in glob.glob(os.path.expanduser(pattern))]
-        matches = [p for p in matches if p.is_file()]
-        if not matches:
-            raise ValueError(
-                f"corpus {source.kind}:{source.place} is missing: no file matches "
-                f"{pattern!r}; quote the pattern and check the path"
-            )
-        found.update(matches)
-    return sorted(found)
+    parsed = sources.parse(spec)
+    cut = [s for n, source in enumerate(parsed) for s in shards.cut(source, n)]
+    return Corpus(spec, parsed, tuple(cut))
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return io.BufferedReader(gzip.open(path, "rb"))
-    if path.suffix == ".xz":
-        return lzma.open(path, "rb")
-    if path.suffix == ".zst":
-        return io.BufferedReader(zstd.open(path, "rb"))
-    return open(path, "rb")
+def documents(corpus: Corpus, faults: Faults | None = None) -> Iterator[list[str]]:
+    """Documents as lists of sentences, one after another; empty ones are left out."""
+    for shard in corpus.shards:
+        sentences: list[str] = []
+        for run in shards.runs(shard, faults or Faults()):
+            sentences += run.sentences
+            if run.ends:
+                if sentences:
+                    yield sentences
+                sentences = []
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """Stripped lines; only a newline ends a line, as in the 2018 reader."""
-    try:
-        with _open(path) as f, io.TextIOWrapper(f, "utf-8", newline="\n") as text:
-            for line in text:
-                yield line.strip()
-    except UNREADABLE as error:
-        raise ValueError(
-            f"{path} cannot be read to its end ({error}); it is cut off or not "
-            f"what {path.suffix or 'its name'} says"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 near byte {error.start} of a block "
-            f"({error.reason}); convert it, e.g. with iconv -t UTF-8"
-        ) from None
+def document_hash(sentences: list[str]) -> int:
+    """64 bits of a document's sha256, one squeezed sentence a line."""
+    sha = hashlib.sha256()
+    for sentence in sentences:
+        sha.update(sentence_bytes(sentence))
+    return hash_bits(sha)
 
 
-def documents(source: Source) -> Iterator[list[str]]:
-    """Documents of a source as lists of sentences; empty documents are dropped."""
-    if source.kind == "sentences":
-        for path in files(source):
-            yield from _groups(_lines(path))
-        return
-    from bert_jax.data import sentences
-
-    if source.kind == "builtin":
-        from bert_jax.data import python_docs
-
-        for document in python_docs.documents():
-            yield [s for text in document.paragraphs for s in sentences.split(text)]
-        return
-    by_file = dict(source.options).get("documents", "file") == "file"
-    for path in files(source):
-        blocks = _groups(_lines(path))
-        if by_file:
-            # Lines of a paragraph were wrapped, so they are joined before splitting.
-            split = [s for group in blocks for s in sentences.split(" ".join(group))]
-            if split:
-                yield split
-        else:
-            for group in blocks:
-                yield [s for line in group for s in sentences.split(line)]
+def sentence_bytes(sentence: str) -> bytes:
+    """A sentence as it enters the hash of its document."""
+    return f"{sentence}\n".encode("utf-8", "replace")
 
 
-def _groups(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Runs of lines that are not blank."""
-    group: list[str] = []
-    for line in lines:
-        if line:
-            group.append(line)
-        elif group:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def _fingerprint(source: Source) -> list[Any]:
-    """What must be unchanged for an earlier reading of the source to hold."""
-    if source.kind == "builtin":
-        from bert_jax.data import python_docs
-
-        return [python_docs.fingerprint()]
-    stats = [(path, path.stat()) for path in files(source)]
-    return [[str(p.absolute()), s.st_size, s.st_mtime_ns] for p, s in stats]
+def hash_bits(sha: Any) -> int:
+    """The leading 64 bits of a hash."""
+    return int.from_bytes(sha.digest()[:8], "big")
 
 
 def held_out_threshold(hashes: np.ndarray) -> int:
@@ -214,65 +116,18 @@ def held_out_threshold(hashes: np.ndarray) -> int:
     Held out are the lowest hashes: the larger of 2 % and 32 documents, at most 10 %.
     Equal copies share a hash and so a side; where copies would carry the side over
     10 %, it stops before them.
+
+    Args:
+      hashes: uint64 [documents].
     """
     count = len(hashes)
-    wanted = min(max(-(-count // 50), 32), count // 10)
+    wanted = min(max(-(-count // 50), HELD_OUT_LEAST), count // 10)
     if wanted == 0:
-        return 0
-    ordered = np.sort(hashes)
-    threshold = ordered[wanted - 1]
-    if np.searchsorted(ordered, threshold, "right") > count // 10:
-        lower = np.searchsorted(ordered, threshold, "left")
-        threshold = ordered[lower - 1] if lower else np.uint64(0)
+        return _NONE
+    # Only the lowest tenth matters: no need to sort the whole.
+    lowest = np.sort(np.partition(hashes, count // 10)[: count // 10 + 1])
+    threshold = lowest[wanted - 1]
+    if np.searchsorted(lowest, threshold, "right") > count // 10:
+        lower = np.searchsorted(lowest, threshold, "left")
+        threshold = lowest[lower - 1] if lower else np.uint64(_NONE)
     return int(threshold)
-
-
-def _read(source: Source, spec: str, directory: Path) -> None:
-    """Writes the corpus into a cache entry."""
-    hashes, counts, content = [], {"sentences": 0, "bytes": 0}, hashlib.sha256()
-    with open(directory / "sentences.txt", "wb") as out:
-        for document in documents(source):
-            block = "".join(f"{' '.join(s.split())}\n" for s in document).encode()
-            out.write(block + b"\n")
-            content.update(block + b"\n")
-            hashes.append(int.from_bytes(hashlib.sha256(block).digest()[:8], "big"))
-            counts["sentences"] += len(document)
-            counts["bytes"] += len(block)
-    if not hashes:
-        raise ValueError(f"corpus {spec} is empty: it holds no document with text")
-    array = np.array(hashes, np.uint64)
-    np.save(directory / "document_hashes.npy", array)
-    threshold = held_out_threshold(array)
-    cache.write_json(
-        directory / "manifest.json",
-        {
-            "format_version": FORMAT_VERSION,
-            "spec": spec,
-            "content": content.hexdigest(),
-            "documents": len(hashes),
-            "held_out_documents": int((array <= np.uint64(threshold)).sum()),
-            "held_out_threshold": threshold,
-            **counts,
-            "files": [
-                {
-                    "name": path.name,
-                    "bytes": path.stat().st_size,
-                    "sha256": cache.file_digest(path),
-                }
-                for path in (files(source) if source.kind != "builtin" else [])
-            ],
-        },
-    )
-
-
-def load(spec: str) -> Corpus:
-    """The corpus of a spec, read into the cache unless an earlier reading holds.
-
-    Raises:
-      ValueError: the spec is wrong, files are missing, or there is no text in them.
-    """
-    source = parse(spec)
-    splitter = importlib.metadata.version("sentencex")
-    key = cache.digest(FORMAT_VERSION, splitter, spec, _fingerprint(source))
-    place = cache.entry("corpora", key, lambda path: _read(source, spec, path))
-    return Corpus(place, json.loads((place / "manifest.json").read_text()))

@@ -24,6 +24,7 @@ from bert_jax.data.store import Store
 
 FORMAT_VERSION = 2
 SPECIALS = 3  # [CLS], [SEP], [SEP]
+EVERY = -1
 ACTUAL, RANDOM = 0, 1  # next-sentence labels of 2018
 
 
@@ -42,6 +43,12 @@ class RowSpec:
     short_seq_prob: float = 0.1
     random_next_prob: float = 0.5
     held_out: bool = False
+    source: int = EVERY  # of a mixed corpus: rows and partners of this source alone
+
+    @property
+    def side(self) -> int:
+        """Part of every draw's address: side of the split, and source."""
+        return int(self.held_out) + 2 * (self.source + 1)
 
 
 class Plan(NamedTuple):
@@ -63,9 +70,11 @@ def make_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
     Raises:
       ValueError: fewer than two documents on this side of the split.
     """
-    documents = store.documents(spec.held_out)
+    documents = store.documents(spec.held_out, spec.source)
     if len(documents) < 2:
         side = "held-out" if spec.held_out else "training"
+        if spec.source != EVERY:
+            side = f"source {spec.source + 1}'s {side}"
         raise ValueError(
             f"sentence-pair training needs two documents on each side of the split; "
             f"the {side} side has {len(documents)} of {len(store.held_out)}. Give a "
@@ -76,7 +85,7 @@ def make_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
     first, last = store.document_bounds[documents], store.document_bounds[documents + 1]
     room = spec.length - SPECIALS
     live = np.arange(len(documents))
-    address = (spec.seed, plan, int(spec.held_out), live)
+    address = (spec.seed, plan, spec.side, live)
 
     # Recipe: one target per document and plan, shared by all its rows.
     short = order.uniform(*address, Draw.SHORT) < spec.short_seq_prob
@@ -112,7 +121,7 @@ def _one_turn(
     plan: int,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """One row for each live document, before truncation, and where it reads on."""
-    address = (spec.seed, plan, int(spec.held_out), live, begin - first[live])
+    address = (spec.seed, plan, spec.side, live, begin - first[live])
 
     def reach(start: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
         """End of the fewest sentences from start with that many tokens, at least one.
@@ -171,8 +180,7 @@ def _truncate(
     from_b = np.minimum(excess, np.maximum(b - a, 0))
     rest = excess - from_a - from_b
     from_a, from_b = from_a + rest // 2, from_b + (rest + 1) // 2
-    side = int(spec.held_out)
-    address = (spec.seed, plan, side, columns["rank"], columns["sentence"])
+    address = (spec.seed, plan, spec.side, columns["rank"], columns["sentence"])
     return Plan(
         start_a=columns["start_a"] + order.coin_sum(from_a, *address, Draw.FRONT_A),
         length_a=(a - from_a).astype(np.int32),
@@ -194,10 +202,10 @@ def load_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
 
     key = cache.digest(
         FORMAT_VERSION,
-        store.content,
+        store.manifest["content"],
         plan,
         [spec.length, spec.seed, spec.short_seq_prob, spec.random_next_prob],
-        spec.held_out,
+        spec.side,
     )
     place = cache.entry("plans", key, build)
     return Plan(

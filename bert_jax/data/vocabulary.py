@@ -1,5 +1,12 @@
-"""WordPiece: the vocabulary, read or learned, and the text -> ids of the 2018 code."""
+"""WordPiece: the vocabulary, read or learned, and the text -> ids of the 2018 code.
 
+The ids are those of Google's tokenization.py. Where the tokenizers library differs from
+it, the difference is closed here: private-use characters are kept, the whole of CJK
+Extension E is set apart, and a word-final capital sigma is lower-cased to its final
+form. Words of up to 200 characters are cut into pieces.
+"""
+
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,9 +17,10 @@ import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from bert_jax.data import cache
+from bert_jax.data import cache, clean
 
 RESERVED = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SIGMA = "\u03a3"
 LONGEST_WORD = 200  # characters; a longer word is [UNK]
 RAREST_CHARACTER = 2  # learned alphabets leave out characters seen less often
 
@@ -28,13 +36,41 @@ class TokenizerSpec:
     strip_accents: bool | None = None
 
     def normalizer(self) -> normalizers.Normalizer:
-        """Clean-up of control characters and spaces, CJK spacing, accents, case."""
-        return normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=True,
-            strip_accents=self.strip_accents,
-            lowercase=self.lowercase,
+        """Clean-up of control characters, accents, case."""
+        return normalizers.Sequence(
+            [
+                # The library's own clean-up drops private-use characters too.
+                normalizers.Replace(tokenizers.Regex(clean.NO_TEXT), ""),
+                normalizers.BertNormalizer(
+                    clean_text=False,
+                    handle_chinese_chars=False,
+                    strip_accents=self.strip_accents,
+                    lowercase=self.lowercase,
+                ),
+            ]
         )
+
+    def splitter(self) -> pre_tokenizers.PreTokenizer:
+        """Words: parted by white space, punctuation and ideographs alone."""
+        return pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(tokenizers.Regex(clean.IDEOGRAPH), "isolated"),
+                pre_tokenizers.BertPreTokenizer(),
+            ]
+        )
+
+    def prepare(self, text: str) -> str:
+        """Final capital sigmas lower-cased as Python does; no character moves."""
+        if not self.lowercase or SIGMA not in text:
+            return text
+        return "".join(map(_lower_sigmas, re.split(r"(\s+)", text)))
+
+
+def _lower_sigmas(word: str) -> str:
+    for at in (n for n, character in enumerate(word) if character == SIGMA):
+        lowered = word.lower()[len(word[:at].lower())]
+        word = word[:at] + lowered + word[at + 1 :]
+    return word
 
 
 @dataclass(frozen=True)
@@ -64,13 +100,24 @@ class Vocabulary:
         )
         tokenizer = tokenizers.Tokenizer(model)
         tokenizer.normalizer = self.spec.normalizer()
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.pre_tokenizer = self.spec.splitter()
         return tokenizer
 
     def encode(self, sentences: list[str]) -> list[list[int]]:
         """Ids of each sentence."""
-        encoded = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        prepared = [self.spec.prepare(sentence) for sentence in sentences]
+        encoded = self.tokenizer.encode_batch_fast(prepared, add_special_tokens=False)
         return [e.ids for e in encoded]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where each id of a text comes from: characters of the untouched input."""
+        prepared = self.spec.prepare(text)
+        return self.tokenizer.encode(prepared, add_special_tokens=False).offsets
+
+    @cached_property
+    def word_starts(self) -> np.ndarray:
+        """bool [V]: True where a piece begins a word."""
+        return np.array([not token.startswith("##") for token in self.tokens])
 
     def digest(self) -> str:
         """Hash of the tokens and the settings."""
@@ -102,10 +149,16 @@ def read(path: Path, spec: TokenizerSpec) -> Vocabulary:
     """
     if not path.is_file():
         raise ValueError(f"vocabulary {path} is missing; give a vocab.txt, or none")
-    lines = path.read_text("utf-8").split("\n")
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"vocabulary {path} is not text ({error.reason}); give a vocab.txt, one "
+            "token a line"
+        ) from None
     if lines[-1] == "":
         lines.pop()
-    tokens = tuple(line.rstrip("\r") for line in lines)
+    tokens = tuple(line.removesuffix("\r") for line in lines)
     missing = [token for token in RESERVED if token not in tokens]
     if missing:
         raise ValueError(
@@ -114,25 +167,27 @@ def read(path: Path, spec: TokenizerSpec) -> Vocabulary:
         )
     twice = [token for token, count in Counter(tokens).items() if count > 1]
     if twice:
+        numbers = [n for n, token in enumerate(tokens, 1) if token == twice[0]]
         raise ValueError(
-            f"vocabulary {path} holds {twice[0]!r} more than once ({len(twice)} such "
-            "tokens); each line must be its own token"
+            f"vocabulary {path} holds {twice[0]!r} more than once (lines "
+            f"{' and '.join(map(str, numbers[:2]))}; {len(twice)} such tokens); each "
+            "line must be its own token"
         )
     return Vocabulary(tokens, spec)
 
 
-def _words(texts: Iterable[str], spec: TokenizerSpec) -> Counter[str]:
+def count_words(texts: Iterable[str], spec: TokenizerSpec) -> Counter[str]:
     """Counts of words as the tokenizer sees them."""
-    normalizer, splitter = spec.normalizer(), pre_tokenizers.BertPreTokenizer()
+    normalizer, splitter = spec.normalizer(), spec.splitter()
     counts: Counter[str] = Counter()
     for text in texts:
-        normal = normalizer.normalize_str(text)
+        normal = normalizer.normalize_str(spec.prepare(text))
         counts.update(word for word, _ in splitter.pre_tokenize_str(normal))
     return counts
 
 
-def learn(texts: Iterable[str], size: int, spec: TokenizerSpec) -> Vocabulary:
-    """Learns a WordPiece vocabulary; equal text gives equal bytes in any process.
+def learn(counts: Counter[str], size: int, spec: TokenizerSpec) -> Vocabulary:
+    """Learns a WordPiece vocabulary; equal counts give equal bytes in any process.
 
     The library's trainer numbers the alphabet in hash order, which differs from
     process to process and decides ties. Seeded with the reserved tokens, the sorted
@@ -142,7 +197,6 @@ def learn(texts: Iterable[str], size: int, spec: TokenizerSpec) -> Vocabulary:
     Raises:
       ValueError: ``size`` does not hold the reserved tokens and the alphabet.
     """
-    counts = _words(texts, spec)
     first: Counter[str] = Counter()
     later: Counter[str] = Counter()
     for word, count in counts.items():

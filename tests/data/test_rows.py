@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bert_jax.data import corpus, order, rows, store, vocabulary
+from bert_jax.data import building, corpus, order, rows, vocabularies
 from bert_jax.data.rows import ACTUAL, RANDOM, SPECIALS, Draw, RowSpec
 
 
@@ -24,7 +24,7 @@ def one_by_one(tokens, spec, plan):
 
     out = []
     for index, document in enumerate(documents.tolist()):
-        address = (spec.seed, plan, int(spec.held_out), index)
+        address = (spec.seed, plan, spec.side, index)
         target = room
         if order.uniform(*address, Draw.SHORT) < spec.short_seq_prob:
             target = 2 + int(order.below(room - 1, *address, Draw.TARGET))
@@ -186,7 +186,7 @@ def test_held_out_rows_do_not_follow_the_training_text(toy_store):
             [documents[:extra], documents + documents[extra]]
         ),
         held_out=sides,
-        documents=lambda held_out: np.flatnonzero(sides == held_out),
+        documents=lambda held_out, source: np.flatnonzero(sides == held_out),
     )
     spec = RowSpec(32, seed=5, held_out=True)
     one, two = rows.make_plan(toy_store, spec, 0), rows.make_plan(longer, spec, 0)
@@ -201,8 +201,8 @@ def tiny_store(tmp_path, text, size=60):
     path = tmp_path / "text.txt"
     path.write_text(text)
     loaded = corpus.load(f"sentences:{path}")
-    vocab = store.make_vocabulary(loaded, "", size, vocabulary.TokenizerSpec())
-    return store.build(loaded, vocab)
+    spec = vocabularies.VocabularySpec(size=size)
+    return building.store_of(loaded, vocabularies.make(loaded, spec))
 
 
 def test_one_document_is_refused(cache, tmp_path):
