@@ -9,6 +9,14 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FILES = sorted((REPOSITORY / "launch").glob("*.py"))
+EXTRA = {
+    "tpu_pod": ["--exp", "smoke", "--config.vocabulary.size=150"],
+    "prepare": [],
+}
+WORDS = {
+    "tpu_pod": ("devices", "parameters", "documents", "phase", "passes", "compute"),
+    "prepare": ("1 files", "shards"),
+}
 LAUNCHERS = [p for p in FILES if not p.stem.startswith("_")]
 
 
@@ -24,11 +32,11 @@ def test_names_shadow_nothing():
 @pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda p: p.stem)
 def test_runs_from_another_directory(launcher, tmp_path, toy_text):
     """--plan says what would run, and writes nothing."""
-    command = [sys.executable, str(launcher), "--exp", "smoke", "--plan"]
-    command += ["--corpus", f"sentences:{toy_text}", "--config.vocabulary.size=150"]
+    command = [sys.executable, str(launcher), "--plan"]
+    command += ["--corpus", f"sentences:{toy_text}", *EXTRA[launcher.stem]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    for word in ("devices", "parameters", "documents", "phase", "passes", "compute"):
+    for word in WORDS[launcher.stem]:
         assert word in done.stdout
     assert list(tmp_path.iterdir()) == []
 

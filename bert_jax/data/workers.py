@@ -18,9 +18,13 @@ def nothing() -> None:
     """For tasks that need no preparation."""
 
 
-def _begin(prepare: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _begin(
+    parent: int, prepare: Callable[..., None], arguments: tuple[Any, ...]
+) -> None:
     # A worker whose parent was killed would wait for work for ever.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)  # killed before the line above could matter
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a worker is one core
     prepare(*arguments)
@@ -51,7 +55,7 @@ def run(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin,
-        initargs=(prepare, arguments),
+        initargs=(os.getpid(), prepare, arguments),
     ) as pool:
         futures = [pool.submit(function, task) for task in tasks]
         try:
