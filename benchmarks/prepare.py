@@ -34,13 +34,13 @@ OURS = """
 import json, resource, sys, time
 from pathlib import Path
 if __name__ == "__main__":
-    from bert_jax.data import building, corpus, rows, store, vocabulary
+    from bert_jax.data import building, corpus, rows, store, vocabulary, workers
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     spec, vocab, place, cores, dupe = sys.argv[1:6]
     began = time.perf_counter()
     text = corpus.load(spec)
     words = vocabulary.read(Path(vocab), vocabulary.TokenizerSpec())
-    building.build(text, words, Path(place), int(cores))
+    building.build(text, words, Path(place), workers.over(int(cores)))
     built = time.perf_counter()
     made = store.open_store(Path(place))
     planned = sum(
@@ -119,7 +119,7 @@ def planning(spec: str, vocab: Path) -> float:
     """Rows planned in a minute by one core at length 128; tokens are not read."""
     with tempfile.TemporaryDirectory() as place:
         words = vocabulary.read(vocab, TokenizerSpec())
-        building.build(corpus.load(spec), words, Path(place, "s"), workers.cores())
+        building.build(corpus.load(spec), words, Path(place, "s"), workers.over())
         from bert_jax.data import store
 
         made = store.open_store(Path(place, "s"))

@@ -4,12 +4,15 @@
     python launch/prepare.py --corpus 'jsonl:c4/*.json.gz?field=text' --out DIR \\
         --vocab vocab.txt
     python launch/prepare.py --corpus SPEC --out DIR --learn_vocab --size 30522
+    python launch/prepare.py --corpus SPEC --out DIR --beam_runner DataflowRunner \\
+        --beam_parts gs://bucket/parts --beam_options '--project=P --region=R'
     python launch/prepare.py --verify DIR
 
 A training run reads a store with --corpus store:DIR, and makes one by itself from any
 other corpus spec.
 """
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +38,11 @@ ACCENTS = flags.DEFINE_enum(
     "strip_accents", "auto", ["auto", "yes", "no"], "auto: as lowercasing does."
 )
 WORKERS = flags.DEFINE_integer("workers", 0, "Processes; 0 = one a core.")
+RUNNER = flags.DEFINE_string(
+    "beam_runner", "", "Work on Apache Beam, e.g. on Dataflow."
+)
+PARTS = flags.DEFINE_string("beam_parts", "", "Where Beam's workers leave parts.")
+OPTIONS = flags.DEFINE_string("beam_options", "", "Flags of the Beam pipeline.")
 STRICT = flags.DEFINE_bool("strict", False, "Stop at the first bad line.")
 DROP = flags.DEFINE_bool("drop_duplicates", False, "Keep one of equal documents.")
 VERIFY = flags.DEFINE_string("verify", "", "Check the hashes of a store.")
@@ -60,6 +68,12 @@ def _prepare(text: "Corpus", out: Path) -> None:
 
     began = time.perf_counter()
     processes = WORKERS.value or workers.cores()
+    parts_at = PARTS.value or f"{out}.parts"
+    run = workers.over(processes)
+    if RUNNER.value:
+        from bert_jax.data.beam import Beam
+
+        run = Beam(RUNNER.value, parts_at, tuple(shlex.split(OPTIONS.value))).run
     strip = {"auto": None, "yes": True, "no": False}[ACCENTS.value]
     spec = vocabularies.VocabularySpec(
         kind=KIND.value,
@@ -69,19 +83,20 @@ def _prepare(text: "Corpus", out: Path) -> None:
         model_type=MODEL_TYPE.value,
         rule=RULE.value,
     )
-    vocab = vocabularies.make(text, spec, processes)
+    vocab = vocabularies.make(text, spec, run)
     if LEARN.value:
         vocab.write(out)
         print(report.vocabulary(vocab, text))
         print(f"\nvocabulary {vocab.digest()[:16]} of {len(vocab):,} tokens in {out}")
         return
-    building.build(text, vocab, out, processes, STRICT.value, DROP.value)
+    building.build(text, vocab, out, run, STRICT.value, DROP.value, parts_at)
     made = store.open_store(out)
     (out / "provenance.md").write_text(report.markdown(made), "utf-8")
     print(report.table(made))
     seconds = time.perf_counter() - began
     rate = made.manifest["corpus"]["bytes"] / 1e6 / seconds
-    print(f"\n{out}: {seconds:.1f} s, {rate:.1f} MB/s on {processes} core(s)")
+    where = RUNNER.value or f"{processes} core(s)"
+    print(f"\n{out}: {seconds:.1f} s, {rate:.1f} MB/s on {where}")
 
 
 def body(argv: list[str]) -> None:

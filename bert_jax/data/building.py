@@ -3,8 +3,9 @@
     PLACE.parts/NNNNNN-KEY/    finished parts; a build that was killed finds them again
     PLACE/                     the store, there when it is whole
 
-The bytes of the store depend on the text and the vocabulary alone: parts are joined in
-the order of the shards, whoever made them.
+Workers are processes of this machine or, with Apache Beam, of any others. The bytes of
+the store depend on the text and the vocabulary alone: parts are joined in the order of
+the shards, whoever made them.
 """
 
 import errno
@@ -19,11 +20,12 @@ import fsspec
 import numpy as np
 from numpy.lib.format import open_memmap
 
-from bert_jax.data import cache, parts, workers
+from bert_jax.data import cache, parts, remote, workers
 from bert_jax.data.corpus import Corpus, held_out_threshold
 from bert_jax.data.faults import Faults
 from bert_jax.data.store import FORMAT_VERSION, MANIFEST, Store, open_store
 from bert_jax.data.vocabularies import AnyVocabulary
+from bert_jax.data.workers import Run
 
 COPY = 4 << 20  # bytes copied at a time
 
@@ -32,30 +34,44 @@ def build(
     corpus: Corpus,
     vocabulary: AnyVocabulary,
     place: Path,
-    processes: int,
+    run: Run,
     strict: bool = False,
     drop_duplicates: bool = False,
+    parts_at: str = "",
 ) -> None:
     """Makes the store at ``place`` unless it is there; waits for another builder.
+
+    Args:
+      corpus, vocabulary: what to tokenize, and how.
+      place: directory of the store; it appears when the store is whole.
+      run: who works on the shards.
+      strict: a line that cannot be read as it stands ends the build.
+      drop_duplicates: of equal documents keep the first.
+      parts_at: where the workers leave parts, a path or URL that each of them sees;
+        beside ``place`` by default.
 
     Raises:
       ValueError: no document has a token; ``strict`` and the text has a serious fault;
         the disk is full (what is done is kept and found by the next build).
     """
-    work = place.with_name(place.name + ".parts")
-    with _told_when_full(place), cache.only_one(work / ".lock"):
+    beside = place.with_name(place.name + ".parts")
+    work = (parts_at or str(beside)).rstrip("/")
+    with _told_when_full(place), cache.only_one(beside / ".lock"):
         if (place / MANIFEST).is_file():
             _check_same(corpus, vocabulary, place)
+            shutil.rmtree(beside, ignore_errors=True)
             return
-        done = _parts(corpus, vocabulary, work, processes, strict)
+        done = _parts(corpus, vocabulary, work, run, strict)
         with cache.building(place) as directory:
-            digests = _digests(corpus, processes)
+            digests = _digests(corpus, run)
             _join(corpus, vocabulary, done, digests, directory, drop_duplicates)
-    shutil.rmtree(work, ignore_errors=True)
+    for part in done:
+        remote.remove(part)
+    shutil.rmtree(beside, ignore_errors=True)
 
 
 def store_of(
-    corpus: Corpus, vocabulary: AnyVocabulary, processes: int | None = None
+    corpus: Corpus, vocabulary: AnyVocabulary, run: Run | None = None
 ) -> Store:
     """The token store of a corpus under a vocabulary, made unless it is in the cache.
 
@@ -64,7 +80,7 @@ def store_of(
     """
     key = cache.digest(FORMAT_VERSION, corpus.identity, vocabulary.digest())
     place = cache.root() / "stores" / key
-    build(corpus, vocabulary, place, processes or workers.cores())
+    build(corpus, vocabulary, place, run or workers.over())
     total = sum(source.weight for source in corpus.sources)
     weights = tuple(source.weight / total for source in corpus.sources)
     # The entry names the spec its first builder was given; another may have led here.
@@ -104,31 +120,30 @@ def _told_when_full(place: Path) -> Iterator[None]:
 
 
 def _parts(
-    corpus: Corpus, vocabulary: AnyVocabulary, work: Path, processes: int, strict: bool
-) -> list[Path]:
+    corpus: Corpus, vocabulary: AnyVocabulary, work: str, run: Run, strict: bool
+) -> list[str]:
     """Directories of all parts, those missing made first."""
-    places = []
+    names = []
     for number, shard in enumerate(corpus.shards):
         key = cache.digest(
             FORMAT_VERSION, corpus.identity, shard.identity(), vocabulary.digest()
         )
-        places.append(work / f"{number:06d}-{key[:16]}")
+        names.append(f"{number:06d}-{key[:16]}")
+    there = remote.whole(work, parts.FACTS)
     tasks = [
-        (shard, place)
-        for shard, place in zip(corpus.shards, places, strict=True)
-        if not place.is_dir()
+        (shard, f"{work}/{name}")
+        for shard, name in zip(corpus.shards, names, strict=True)
+        if name not in there
     ]
-    arguments = (vocabulary, strict)
-    for _ in workers.run(parts.write, tasks, processes, parts.prepare, arguments):
+    for _ in run(parts.Tokenize(vocabulary, strict), tasks):
         pass
-    return places
+    return [f"{work}/{name}" for name in names]
 
 
-def _digests(corpus: Corpus, processes: int) -> dict[str, str]:
+def _digests(corpus: Corpus, run: Run) -> dict[str, str]:
     """sha256 of every file of a corpus, by path."""
     paths = sorted({f.path for s in corpus.shards for f in s.files if f.path})
-    found = workers.run(_digest, paths, processes, workers.nothing)
-    return dict(zip(paths, found, strict=True))
+    return dict(zip(paths, run(_digest, paths), strict=True))
 
 
 def _digest(path: str) -> str:
@@ -142,14 +157,18 @@ def _digest(path: str) -> str:
 def _join(
     corpus: Corpus,
     vocabulary: AnyVocabulary,
-    done: list[Path],
+    done: list[str],
     digests: dict[str, str],
     directory: Path,
     drop_duplicates: bool,
 ) -> None:
     """Parts to one store."""
-    facts = [cache.read_json(part / "part.json") for part in done]
-    hashes = np.concatenate([np.load(p / "document_hashes.npy") for p in done])
+    facts, found = [], []
+    for place in done:
+        with remote.near(place, parts.FACTS, "document_hashes.npy") as part:
+            facts.append(cache.read_json(part / parts.FACTS))
+            found.append(np.load(part / "document_hashes.npy"))
+    hashes = np.concatenate(found)
     if not len(hashes):
         raise ValueError(
             f"the corpus {corpus.spec} is empty: it holds no document with text"
@@ -164,10 +183,11 @@ def _join(
 
     joined = _Joined(directory, vocabulary, int(keep.sum()))
     begin = 0
-    for part, fact in zip(done, facts, strict=True):
+    for place, fact in zip(done, facts, strict=True):
         end = begin + fact["documents"]
         held = hashes[begin:end] <= np.uint64(threshold)
-        joined.add(part, fact["source"], keep[begin:end], held)
+        with remote.near(place) as part:
+            joined.add(part, fact["source"], keep[begin:end], held)
         begin = end
     np.save(directory / "held_out.npy", sides)
     np.save(directory / "sources.npy", np.array(joined.sources, np.uint16))

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_jax.data import corpus as corpora
-from bert_jax.data import order, vocabulary, workers
+from bert_jax.data import order, vocabulary
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.shards import Shard
 from bert_jax.data.vocabulary import TokenizerSpec, Vocabulary
+from bert_jax.data.workers import Run
 
 SAMPLE = 1 << 30  # bytes of text from which words are counted; more changes little
 
 
-def _hashes(shard: Shard) -> np.ndarray:
-    """uint64: content hash of each document of a shard."""
+def _hashes(shard: Shard) -> list[int]:
+    """Content hash of each document of a shard."""
     alone = Corpus("", (shard.source,), (shard,))
-    found = [corpora.document_hash(text) for text in corpora.documents(alone)]
-    return np.array(found, np.uint64)
+    return [corpora.document_hash(text) for text in corpora.documents(alone)]
 
 
 def _words(task: tuple[Shard, int, TokenizerSpec]) -> Counter[str]:
@@ -55,13 +55,13 @@ def sample(corpus: Corpus, limit: int = SAMPLE) -> list[Shard]:
     return [corpus.shards[number] for number in sorted(taken)]
 
 
-def threshold(corpus: Corpus, processes: int) -> int:
+def threshold(corpus: Corpus, run: Run) -> int:
     """Largest content hash of a held-out document.
 
     Raises:
       ValueError: there is no document.
     """
-    each = list(workers.run(_hashes, corpus.shards, processes, workers.nothing))
+    each = [np.array(h, np.uint64) for h in run(_hashes, corpus.shards)]
     hashes = np.concatenate(each)
     if not len(hashes):
         raise ValueError(
@@ -70,25 +70,25 @@ def threshold(corpus: Corpus, processes: int) -> int:
     return corpora.held_out_threshold(hashes)
 
 
-def training_sentences(corpus: Corpus, processes: int) -> Iterator[str]:
+def training_sentences(corpus: Corpus, run: Run) -> Iterator[str]:
     """Sentences of the training documents, in corpus order."""
-    largest = threshold(corpus, processes)
+    largest = threshold(corpus, run)
     for text in corpora.documents(corpus):
         if corpora.document_hash(text) > largest:
             yield from text
 
 
 def learn_wordpiece(
-    corpus: Corpus, size: int, spec: TokenizerSpec, processes: int
+    corpus: Corpus, size: int, spec: TokenizerSpec, run: Run
 ) -> Vocabulary:
     """Learns a WordPiece vocabulary (``vocabulary.learn``).
 
     Raises:
       ValueError: ``size`` does not hold the reserved tokens and the alphabet.
     """
-    largest = threshold(corpus, processes)
+    largest = threshold(corpus, run)
     tasks = [(shard, largest, spec) for shard in sample(corpus)]
     counts: Counter[str] = Counter()
-    for words in workers.run(_words, tasks, processes, workers.nothing):
+    for words in run(_words, tasks):
         counts.update(words)
     return vocabulary.learn(counts, size, spec)

@@ -1,5 +1,6 @@
 """One shard of a corpus, tokenized: a part of the store, whole or not there."""
 
+import functools
 import hashlib
 from array import array
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data import cache
+from bert_jax.data import cache, remote
 from bert_jax.data import corpus as corpora
 from bert_jax.data.chunks import ChunkTable
 from bert_jax.data.faults import Faults
@@ -18,6 +19,7 @@ from bert_jax.data.vocabulary import Vocabulary
 Table = ChunkTable | PieceTable
 
 BLOCK = 1 << 20  # characters tokenized at a time
+FACTS = "part.json"
 
 
 class PartWriter:
@@ -88,7 +90,7 @@ class PartWriter:
         np.save(self.directory / "document_hashes.npy", hashes[some])
         np.save(self.directory / "token_counts.npy", self._counts)
         cache.write_json(
-            self.directory / "part.json",
+            self.directory / FACTS,
             {
                 "documents": int(some.sum()),
                 "sentences": len(self._lengths),
@@ -104,31 +106,32 @@ def _array(values: array) -> np.ndarray:
     return np.frombuffer(values, np.uint32) if values else np.zeros(0, np.uint32)
 
 
-_table: Table | None = None
-_strict = False
+class Tokenize:
+    """Tokenizes shards into directories that appear when they are whole.
 
-
-def prepare(vocabulary: AnyVocabulary, strict: bool) -> None:
-    """Called once in each worker: the table fills over all its shards."""
-    global _table, _strict
-    if isinstance(vocabulary, Vocabulary):
-        _table = ChunkTable(vocabulary)
-    else:
-        _table = PieceTable(vocabulary)
-    _strict = strict
-
-
-def write(task: tuple[Shard, Path]) -> None:
-    """Tokenizes a shard into a directory that appears when it is whole.
-
-    Raises:
-      ValueError: ``strict`` and the shard has a serious fault.
+    Called with (shard, place); the place may be of any file system fsspec knows. The
+    table of chunks is made at the first call and serves all others.
     """
-    shard, place = task
-    assert _table is not None, "prepare() comes first"
-    with cache.building(place) as directory:
-        faults = Faults(_strict)
-        writer = PartWriter(directory, _table, faults)
-        for run in runs(shard, faults):
-            writer.add(run)
-        writer.finish({"source": shard.number})
+
+    def __init__(self, vocabulary: AnyVocabulary, strict: bool):
+        self.vocabulary, self.strict = vocabulary, strict
+
+    @functools.cached_property
+    def _table(self) -> Table:
+        if isinstance(self.vocabulary, Vocabulary):
+            return ChunkTable(self.vocabulary)
+        return PieceTable(self.vocabulary)
+
+    def __call__(self, task: tuple[Shard, str]) -> None:
+        """Makes one part.
+
+        Raises:
+          ValueError: ``strict`` and the shard has a serious fault.
+        """
+        shard, place = task
+        with remote.building(place, last=FACTS) as directory:
+            faults = Faults(self.strict)
+            writer = PartWriter(directory, self._table, faults)
+            for run in runs(shard, faults):
+                writer.add(run)
+            writer.finish({"source": shard.number})

@@ -12,6 +12,7 @@ from bert_jax.data import cache, learning, sentencepieces, vocabulary, workers
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.sentencepieces import SentencePieceVocabulary
 from bert_jax.data.vocabulary import TokenizerSpec, Vocabulary
+from bert_jax.data.workers import Run
 
 KINDS = ("wordpiece", "sentencepiece")
 AnyVocabulary = Vocabulary | SentencePieceVocabulary
@@ -30,9 +31,7 @@ class VocabularySpec:
     seed: int = 0  # SentencePiece: of the sample of sentences
 
 
-def make(
-    corpus: Corpus, spec: VocabularySpec, processes: int | None = None
-) -> AnyVocabulary:
+def make(corpus: Corpus, spec: VocabularySpec, run: Run | None = None) -> AnyVocabulary:
     """The vocabulary of a spec; a learned one comes from the cache where it is there.
 
     Raises:
@@ -44,11 +43,11 @@ def make(
         return vocabulary.read(Path(spec.path), spec.tokenizer)
 
     def build(directory: Path) -> None:
-        cores = processes or workers.cores()
+        work = run or workers.over()
         if spec.kind == "sentencepiece":
-            _learn_pieces(corpus, spec, cores).write(directory)
+            _learn_pieces(corpus, spec, work).write(directory)
         else:
-            learned = learning.learn_wordpiece(corpus, spec.size, spec.tokenizer, cores)
+            learned = learning.learn_wordpiece(corpus, spec.size, spec.tokenizer, work)
             learned.write(directory)
 
     library = sentencepiece if spec.kind == "sentencepiece" else tokenizers
@@ -57,12 +56,12 @@ def make(
 
 
 def _learn_pieces(
-    corpus: Corpus, spec: VocabularySpec, processes: int
+    corpus: Corpus, spec: VocabularySpec, run: Run
 ) -> SentencePieceVocabulary:
     from bert_jax.data import piece_learning
 
     learned, report = piece_learning.learn(
-        learning.training_sentences(corpus, processes),
+        learning.training_sentences(corpus, run),
         spec.size,
         model_type=spec.model_type,
         rule=spec.rule,

@@ -6,7 +6,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
+
+# A function over tasks, results in task order. The function can be pickled and is sent
+# once to each worker, so what it keeps (a table that fills) serves all tasks there.
+# Tasks can be pickled, results are values of JSON: they may come from other machines.
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 def cores() -> int:
@@ -14,40 +20,40 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def nothing() -> None:
-    """For tasks that need no preparation."""
+def over(processes: int | None = None) -> Run:
+    """Work over some processes of this machine; as many as it has cores by default."""
+    return partial(run, workers=processes or cores())
 
 
-def _begin(
-    parent: int, prepare: Callable[..., None], arguments: tuple[Any, ...]
-) -> None:
+_function: Callable[[Any], Any]
+
+
+def _begin(parent: int, function: Callable[[Any], Any]) -> None:
+    global _function
     # A worker whose parent was killed would wait for work for ever.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)  # killed before the line above could matter
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a worker is one core
-    prepare(*arguments)
+    _function = function
+
+
+def _call(task: Any) -> Any:
+    return _function(task)
 
 
 def run(
-    function: Callable[[Any], Any],
-    tasks: Sequence[Any],
-    workers: int,
-    prepare: Callable[..., None],
-    arguments: tuple[Any, ...] = (),
+    function: Callable[[Any], Any], tasks: Sequence[Any], workers: int
 ) -> Iterator[Any]:
     """Results of ``function(task)``, in the order of the tasks.
 
     Args:
-      function: of a module, so that a fresh process finds it.
-      tasks: what to do; each can be pickled.
+      function, tasks: see ``Run``.
       workers: processes; with one, or one task, all happens in this process.
-      prepare, arguments: called once in each process before its first task.
     """
     workers = min(workers, len(tasks))
     if workers <= 1:
-        prepare(*arguments)
         yield from map(function, tasks)
         return
     # Spawned and not forked: threads of jax in the parent would be copied mid-step.
@@ -55,9 +61,9 @@ def run(
         workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin,
-        initargs=(os.getpid(), prepare, arguments),
+        initargs=(os.getpid(), function),
     ) as pool:
-        futures = [pool.submit(function, task) for task in tasks]
+        futures = [pool.submit(_call, task) for task in tasks]
         try:
             for future in futures:
                 yield future.result()

@@ -23,18 +23,19 @@ from bert_jax.data import (
     stream,
     vocabularies,
     vocabulary,
+    workers,
 )
 
 BUILD = """
 import sys
 from pathlib import Path
-from bert_jax.data import building, corpus, shards, vocabularies
+from bert_jax.data import building, corpus, shards, vocabularies, workers
 if __name__ == "__main__":
     shards.SHARD = int(sys.argv[4])
     text = corpus.load(sys.argv[1])
     spec = vocabularies.VocabularySpec(path=sys.argv[2])
     vocab = vocabularies.make(text, spec)
-    building.build(text, vocab, Path(sys.argv[3]), int(sys.argv[5]))
+    building.build(text, vocab, Path(sys.argv[3]), workers.over(int(sys.argv[5])))
 """
 SMALL = 4000  # bytes of a shard, so that the toy text has some
 
@@ -56,9 +57,9 @@ def text(toy_text, monkeypatch):
 
 def test_same_bytes_for_any_number_of_workers(text, vocab, toy_store, tmp_path):
     assert len(text.shards) > 5
-    for workers in (1, 2, 3):
-        building.build(text, vocab, tmp_path / str(workers), workers)
-        assert hashes(tmp_path / str(workers)) == toy_store.manifest["files"]
+    for number in (1, 2, 3):
+        building.build(text, vocab, tmp_path / str(number), workers.over(number))
+        assert hashes(tmp_path / str(number)) == toy_store.manifest["files"]
     # One shard, as the fixture was built, or many: the store is the same.
     assert store.open_store(tmp_path / "3").content == toy_store.content
     assert [p.name for p in tmp_path.iterdir() if "parts" in p.name] == []
@@ -81,25 +82,27 @@ def test_killed_and_started_again(text, vocab, toy_text, toy_store, tmp_path):
     process.wait()
     done = {p.name: p.stat().st_mtime_ns for p in work.glob("0*")}
     assert done and not place.exists()
-    building.build(text, vocab, place, 1)
+    building.build(text, vocab, place, workers.over(1))
     assert hashes(place) == toy_store.manifest["files"] and not work.exists()
 
 
 def test_what_is_done_is_not_done_again(text, vocab, tmp_path, monkeypatch):
     place, made = tmp_path / "store", []
-    real = parts.write
+    real = parts.Tokenize.__call__
 
-    def write(task):
+    def write(tokenize, task):
         made.append(task[0].begin)
         if len(made) == 4:
             raise KeyboardInterrupt
-        real(task)
+        real(tokenize, task)
 
-    monkeypatch.setattr(parts, "write", write)
+    monkeypatch.setattr(parts.Tokenize, "__call__", write)
     with pytest.raises(KeyboardInterrupt):
-        building.build(text, vocab, place, 1)
-    monkeypatch.setattr(parts, "write", lambda task: (made.append(0), real(task)))
-    building.build(text, vocab, place, 1)
+        building.build(text, vocab, place, workers.over(1))
+    monkeypatch.setattr(
+        parts.Tokenize, "__call__", lambda *given: (made.append(0), real(*given))
+    )
+    building.build(text, vocab, place, workers.over(1))
     assert len(made) == 4 + len(text.shards) - 3
 
 
@@ -134,16 +137,16 @@ def test_a_full_disk(text, vocab, tmp_path, monkeypatch, moment):
     with monkeypatch.context() as patch:
         patch.setattr(*where, fails)
         with pytest.raises(ValueError, match="disk is full.*free some space"):
-            building.build(text, vocab, tmp_path / "store", 1)
+            building.build(text, vocab, tmp_path / "store", workers.over(1))
     assert not (tmp_path / "store").exists()
     assert len(list((tmp_path / "store.parts").glob("0*"))) >= 2
-    building.build(text, vocab, tmp_path / "store", 1)
+    building.build(text, vocab, tmp_path / "store", workers.over(1))
     assert store.verify(tmp_path / "store") == []
 
 
 def test_verify_names_what_is_damaged(text, vocab, tmp_path):
     place = tmp_path / "store"
-    building.build(text, vocab, place, 1)
+    building.build(text, vocab, place, workers.over(1))
     assert store.verify(place) == []
     raw = bytearray((place / "tokens.bin").read_bytes())
     raw[100] ^= 1
@@ -153,12 +156,12 @@ def test_verify_names_what_is_damaged(text, vocab, tmp_path):
 
 
 def test_a_store_of_something_else_is_not_taken(text, vocab, tmp_path):
-    building.build(text, vocab, tmp_path / "store", 1)
+    building.build(text, vocab, tmp_path / "store", workers.over(1))
     other = tmp_path / "other.txt"
     other.write_text("the of .\n\nand is .\n")
     with pytest.raises(ValueError, match="store of other text"):
         loaded = corpus.load(f"sentences:{other}")
-        building.build(loaded, vocab, tmp_path / "store", 1)
+        building.build(loaded, vocab, tmp_path / "store", workers.over(1))
 
 
 def test_equal_documents_can_be_dropped(vocab, tmp_path):
@@ -166,8 +169,10 @@ def test_equal_documents_can_be_dropped(vocab, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\n\n".join(documents * 3 + ["law is ."]))
     text = corpus.load(f"sentences:{path}")
-    building.build(text, vocab, tmp_path / "all", 1)
-    building.build(text, vocab, tmp_path / "some", 1, drop_duplicates=True)
+    building.build(text, vocab, tmp_path / "all", workers.over(1))
+    building.build(
+        text, vocab, tmp_path / "some", workers.over(1), drop_duplicates=True
+    )
     kept, some = store.open_store(tmp_path / "all"), store.open_store(tmp_path / "some")
     assert kept.manifest["documents"] == 13 and some.manifest["documents"] == 5
     assert some.manifest["duplicate_documents"] == 8
@@ -187,7 +192,7 @@ def test_one_sentence_documents_are_warned_about(vocab, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\n\n".join(f"the oven of {w} ." for w in ("mast", "wind") * 30))
     place = tmp_path / "store"
-    building.build(corpus.load(f"sentences:{path}"), vocab, place, 1)
+    building.build(corpus.load(f"sentences:{path}"), vocab, place, workers.over(1))
     opened = store.open_store(place)
     plan = rows.make_plan(opened, rows.RowSpec(32, 0), 0)
     assert (plan.label == rows.RANDOM).all() and len(plan.label) >= 54
@@ -204,7 +209,7 @@ def test_random_share_of_long_documents(vocab, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\n\n".join("\n".join(lines[a : a + 500]) for a in (0, 500, 1000)))
     place = tmp_path / "store"
-    building.build(corpus.load(f"sentences:{path}"), vocab, place, 1)
+    building.build(corpus.load(f"sentences:{path}"), vocab, place, workers.over(1))
     opened = store.open_store(place)
     plans = [rows.make_plan(opened, rows.RowSpec(128, 0), p) for p in range(12)]
     label = np.concatenate([p.label for p in plans])
@@ -212,7 +217,7 @@ def test_random_share_of_long_documents(vocab, tmp_path):
 
 
 def test_report(text, vocab, tmp_path):
-    building.build(text, vocab, tmp_path / "store", 1)
+    building.build(text, vocab, tmp_path / "store", workers.over(1))
     opened = store.open_store(tmp_path / "store")
     shown, kept = report.table(opened), report.markdown(opened)
     for found in (shown, kept):
@@ -291,11 +296,10 @@ def test_workers_end_with_their_parent(tmp_path):
         "import os, sys, time\n"
         "from pathlib import Path\n"
         "from bert_jax.data import workers\n"
-        "def nothing(): pass\n"
         "def wait(place):\n"
         "    Path(place, str(os.getpid())).touch(); time.sleep(60)\n"
         "if __name__ == '__main__':\n"
-        "    list(workers.run(wait, [sys.argv[1]] * 2, 2, nothing))\n"
+        "    list(workers.run(wait, [sys.argv[1]] * 2, 2))\n"
     )
     place = tmp_path / "pids"
     place.mkdir()
@@ -322,9 +326,9 @@ def state(process):
 def test_reads_nothing_it_need_not(vocab, tmp_path, monkeypatch, toy_text):
     """A vocabulary that is given, and a store that is there, read no text."""
     text = corpus.load(f"sentences:{toy_text}")
-    building.build(text, vocab, tmp_path / "store", 1)
+    building.build(text, vocab, tmp_path / "store", workers.over(1))
     monkeypatch.setattr(shards, "runs", None)
-    building.build(text, vocab, tmp_path / "store", 1)
+    building.build(text, vocab, tmp_path / "store", workers.over(1))
     vocab.write(tmp_path / "v")
     spec = vocabularies.VocabularySpec(path=str(tmp_path / "v/vocab.txt"))
     assert vocabularies.make(text, spec).tokens == vocab.tokens

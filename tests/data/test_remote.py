@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from bert_jax.data import building, cache, corpus, remote, shards, store
+from bert_jax.data import building, cache, corpus, remote, shards, store, workers
 
 pytestmark = [
     pytest.mark.gcs,
@@ -45,7 +45,7 @@ def test_text_is_read_where_it_lies(bucket, toy_text, toy_store, tmp_path, monke
     monkeypatch.setattr(shards, "SHARD", 4000)
     text = corpus.load("sentences:gs://bucket/text/*.txt")
     assert len(text.shards) > 5
-    building.build(text, toy_store.vocabulary, tmp_path / "store", 2)
+    building.build(text, toy_store.vocabulary, tmp_path / "store", workers.over(2))
     made = store.open_store(tmp_path / "store")
     assert made.manifest["files"] == toy_store.manifest["files"]
     (source,) = made.manifest["corpus"]["sources"]

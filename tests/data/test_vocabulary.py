@@ -186,6 +186,41 @@ def test_against_googles_tokenizer(shared):
     assert seen == 196
 
 
+def test_unit_cases_of_other_projects(shared):
+    """What the tests of the 2018 code and of transformers expect."""
+    folder = shared / "reference/tokenization"
+    cases = []
+    for name in ("google_unit_cases", "hf_basic_unit_cases"):
+        cases += json.loads((folder / f"{name}.json").read_text())["cases"]
+    seen = Counter()
+    for case in cases:
+        kind = case.get("kind", "basic")
+        seen[kind] += 1
+        if kind in ("full", "wordpiece"):
+            words = (*RESERVED, *(w for w in case["vocab"] if w not in RESERVED))
+            vocab = Vocabulary(words, TokenizerSpec(case.get("do_lower_case", True)))
+            text = case["text"]
+            if kind == "wordpiece":  # one step of the tokenizer: no lowercasing before
+                vocab = Vocabulary(words, TokenizerSpec(False))
+            assert [words[i] for i in vocab.encode([text])[0]] == case["tokens"]
+        elif kind == "basic":
+            text, want = case["text"], case["tokens"]
+            if "never_split" in case:  # a reserved word in text is text here: case P04
+                text, want = text.replace("[UNK]", ""), want[:-1]
+            found = basic(text, case["do_lower_case"], case.get("strip_accents"))
+            assert found == want, case
+        elif kind == "is_punctuation":
+            assert all(basic(f"a{c}a") == ["a", c, "a"] for c in case["true"])
+            assert all(basic(f"a{c}a") != ["a", c.lower(), "a"] for c in case["false"])
+        elif kind == "is_whitespace":
+            assert all(basic(f"a{c}a") == ["a", "a"] for c in case["true"])
+            assert all(basic(f"a{c}a") != ["a", "a"] for c in case["false"])
+        elif kind == "is_control":
+            assert all(basic(f"a{c}a") == ["aa"] for c in case["true"])
+            assert all(basic(f"a{c}a") != ["aa"] for c in case["false"])
+    assert seen["basic"] == 12 and seen["wordpiece"] == 3 and seen["full"] == 1
+
+
 def test_character_classes(shared):
     """The drop set and the ideographs are Google's, code point by code point."""
     path = shared / "reference/tokenization/char_classes.json"
