@@ -30,6 +30,8 @@ from bert_jax.data import building, corpus, public_script, rows, vocabulary, wor
 from bert_jax.data.vocabulary import TokenizerSpec
 
 LENGTH = 128
+# Instances made by the public script, with the text and vocabulary they came from.
+REFERENCE = Path(os.environ.get("BERT_JAX_SHARED", "../shared/data"))
 OURS = """
 import json, resource, sys, time
 from pathlib import Path
@@ -71,9 +73,8 @@ def ours(spec: str, vocab: Path, dupe: int) -> dict[str, float]:
         return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def peer(lines: list[str], words: dict[str, int], dupe: int) -> tuple[float, int]:
-    """Seconds and instances of the public script's way on some lines."""
-    began = time.perf_counter()
+def _documents(lines: list[str], words: dict[str, int]) -> list[list[list[str]]]:
+    """Tokenized documents of lines in the 2018 format, by per-token Python."""
     documents: list[list[list[str]]] = [[]]
     for line in lines:
         line = line.strip()
@@ -81,8 +82,14 @@ def peer(lines: list[str], words: dict[str, int], dupe: int) -> tuple[float, int
             documents.append([])
         elif tokens := plain_tokenizer.tokenize(line, words):
             documents[-1].append(tokens)
+    return [document for document in documents if document]
+
+
+def peer(lines: list[str], words: dict[str, int], dupe: int) -> tuple[float, int]:
+    """Seconds and instances of the public script's way on some lines."""
+    began = time.perf_counter()
     found = public_script.create_instances_from_documents(
-        [document for document in documents if document],
+        _documents(lines, words),
         list(words),
         random.Random(12345),
         max_seq_length=LENGTH,
@@ -93,6 +100,36 @@ def peer(lines: list[str], words: dict[str, int], dupe: int) -> tuple[float, int
         do_whole_word_mask=False,
     )
     return time.perf_counter() - began, len(found)
+
+
+def check_reference(folder: Path) -> int:
+    """Checks the peer against instances that the public script made; returns how many.
+
+    Raises:
+      AssertionError: they differ, and the peer is not the public script's work.
+    """
+    seen = 0
+    for path in sorted(folder.glob("reference/pretraining/*.json")):
+        reference = json.loads(path.read_text("utf-8"))
+        words = vocabulary.read(folder / reference["vocab"], TokenizerSpec()).tokens
+        lines = (folder / reference["input"]).read_text("utf-8").split("\n")
+        documents = _documents(lines, {word: i for i, word in enumerate(words)})
+        found = public_script.create_instances_from_documents(
+            documents,
+            words,
+            random.Random(reference["random_seed"]),
+            do_whole_word_mask=reference.get("do_whole_word_mask", False),
+            **{
+                name: reference[name]
+                for name in (
+                    "max_seq_length", "max_predictions_per_seq", "masked_lm_prob",
+                    "short_seq_prob", "dupe_factor",
+                )
+            },
+        )  # fmt: skip
+        assert [i._asdict() for i in found] == reference["instances"], path
+        seen += len(found)
+    return seen
 
 
 def sentence_file(source: Path, target: Path) -> None:
@@ -137,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--vocab", type=Path, required=True)
+    parser.add_argument("--reference", type=Path, default=REFERENCE)
     parser.add_argument("--slice_mb", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
@@ -149,6 +187,8 @@ def main() -> None:
         lines = file.readlines(int(given.slice_mb * 1e6))
     slice_mb = sum(len(line.encode()) for line in lines) / 1e6
     check(lines, vocab)
+    equal = check_reference(given.reference)
+    print(f"the peer equals the public script on {equal} instances of its own")
     spec = f"sentences:{target}"
     found: dict[str, list[float]] = {}
     peak = base = 0.0
@@ -158,7 +198,7 @@ def main() -> None:
             seconds, count = peer(lines, vocab.ids, dupe)
             found.setdefault(f"ours{dupe}", []).append(size / mine["seconds"])
             found.setdefault(f"peer{dupe}", []).append(slice_mb / seconds)
-            peak = max(peak, mine["own"], mine["workers"])
+            peak = max(peak, mine["own"] + workers.cores() * mine["workers"])
             base = mine["base"]
             print(
                 f"dupe {dupe}: ours {size:.1f} MB, {mine['rows']:,.0f} rows in "
@@ -176,10 +216,11 @@ def main() -> None:
         "speedup_dupe1": round(rates["ours1"] / rates["peer1"], 1),
         "speedup_dupe5": round(rates["ours5"] / rates["peer5"], 1),
         "rows_per_minute_per_core": round(planning(spec, given.vocab)),
-        "peak_rss_mb": round(peak / 1e3),
+        "peak_rss_mb": round(peak / 1e3),  # all processes, each at its worst
         "interpreter_and_libraries_mb": round(base / 1e3),
         "input_mb": round(size, 1),
         "cores": workers.cores(),
+        "reference_instances_equal": equal,
         "numpy": np.__version__,
     }))  # fmt: skip
     shutil.rmtree(work)

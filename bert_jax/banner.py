@@ -12,7 +12,7 @@ from bert_jax.setup import Setup
 EMBEDDED_NOTICE = (
     "NOTICE  this run trains on the text embedded in Python itself, a stand-in of a "
     "few MB.\n        For a real model give a real corpus, e.g. --corpus "
-    "'text:wiki/*.txt' (kinds: sentences:, text:)"
+    "'text:wiki/*.txt' (kinds: sentences:, text:, jsonl:, tfds:)"
 )
 SMALL_STEP = 1e12  # operations: a step below this is a toy and needs no notice
 

@@ -28,7 +28,7 @@ from bert_jax.data.batches import BatchSpec, Curriculum
 from bert_jax.data.heldout import EvalSet
 from bert_jax.data.store import Store
 from bert_jax.data.vocabularies import VocabularySpec
-from bert_jax.data.vocabulary import TokenizerSpec
+from bert_jax.data.vocabulary import TokenizerSpec, Vocabulary
 from bert_jax.encoder import EncoderSpec
 from bert_jax.optim import OptimizerSpec
 from bert_jax.rundir import Refusal
@@ -137,6 +137,35 @@ def batch_spec(config: ConfigDict, length: int) -> BatchSpec:
         max_predictions=config.masks.max_predictions,
         mask_copies=config.masks.copies if static else 0,
     )
+
+
+def adopt_vocabulary(config: ConfigDict) -> None:
+    """Where the corpus is a store, sets the keys of the vocabulary to what it was
+    made with: they are no choice any more.
+
+    Raises:
+      Refusal: there is no store, or a vocabulary is given beside it.
+    """
+    kind, _, place = config.corpus.partition(":")
+    if kind != "store":
+        return
+    v = config.vocabulary
+    if v.path:
+        raise Refusal(
+            f"the store {place} has its own vocabulary and {v.path} is another; leave "
+            "--vocab out, or give the text as the corpus"
+        )
+    try:
+        found = store.open_store(remote.fetch(place)).vocabulary
+    except ValueError as error:
+        raise Refusal(str(error)) from error
+    if isinstance(found, Vocabulary):
+        names = {value: name for name, value in STRIP_ACCENTS.items()}
+        v.kind, v.lowercase = "wordpiece", found.spec.lowercase
+        v.strip_accents = names[found.spec.strip_accents]
+    else:
+        v.kind, v.model_type = "sentencepiece", found.model_type
+        v.rule = found.normalization
 
 
 def prepare_store(config: ConfigDict) -> Store:

@@ -60,6 +60,7 @@ def _run(
     began = time.perf_counter()
     # What needs no data is refused first.
     devices = setup.device_count(config)
+    setup.adopt_vocabulary(config)
     checks.check_config(config, configs.flatten(config), devices)
     place.check_place()
     changes = _compare(config, place, options)

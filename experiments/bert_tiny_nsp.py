@@ -33,11 +33,11 @@ def get_config() -> ConfigDict:
     config.vocabulary.size = 4000
     config.rows.plans = 40
     config.masks.kind = "dynamic"
-    config.phases = ((32, 1600, 64), (128, 2800, 32))
+    config.phases = ((32, 1500, 64), (128, 3500, 32))
     config.optimizer.learning_rate = 2e-3
     config.optimizer.warmup_steps = 1000
-    config.eval.every = 2200
+    config.eval.every = 2500
     config.eval.pairs = 4000
-    config.checkpoint.every = 2200
+    config.checkpoint.every = 2500
     config.log.every = 20
     return config

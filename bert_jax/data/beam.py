@@ -50,7 +50,7 @@ class Beam:
                 "--beam_runner needs Apache Beam: pip install 'bert_jax[beam]'"
             ) from None
 
-        class Work(apache_beam.DoFn):  # type: ignore[misc]
+        class Work(apache_beam.DoFn):
             """Calls the function; leaves its result where the launcher finds it."""
 
             def __init__(self, pickled: bytes, to: str):

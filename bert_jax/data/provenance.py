@@ -86,6 +86,7 @@ def phase_facts(
         "first_stream_position": start,
         "distinct_rows": len(lengths),
         "passes": phase.stream.passes(rows),
+        "source_passes": phase.stream.source_passes(rows),
         "reads_of_a_row": reads,
         "repeats_of_a_mask": max(1.0, reads / spec.mask_copies)
         if spec.mask_copies
@@ -169,6 +170,22 @@ def moved(name: str, before: Any, after: Any) -> list[str]:
     return [f"{name}: {before} -> {after}"]
 
 
+def _mixture(record: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """How often each source of a mixed corpus is read; nothing for a single one."""
+    sources = record["corpus"]["sources"]
+    if len(sources) == 1:
+        return []
+    rows = []
+    total = sum(source["weight"] for source in sources)
+    for number, source in enumerate(sources):
+        passes = [phase["source_passes"][number] for phase in record["phases"]]
+        share = source["weight"] / total
+        said = ", ".join(f"{p:.1f}" for p in passes)
+        name = f"Source {number + 1}, {source['kind']}"
+        rows.append((name, "not said", "none", f"{share:.1%} of rows; passes {said}"))
+    return rows
+
+
 def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
     """provenance.md: paper | public script | this run, and the deviations."""
     phases = record["phases"]
@@ -188,6 +205,7 @@ def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
         ("Steps by length", "90 % at 128, 10 % at 512", "a flag each run", steps),
         ("Batch", "256", "32 (flag default)", each("batch_size", "{}")),
         ("Passes", "about 40", "dupe_factor copies, cycled", each("passes", "{:.1f}")),
+        *_mixture(record),
         ("Selected", "15 %", "round(0.15 n), at least 1", mask("selected_share")),
         ("of them [MASK]", "80 %", "80 %", mask("masked_share")),
         ("of them random", "10 %", "10 %, any vocabulary entry", mask("random_share")),

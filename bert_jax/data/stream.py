@@ -48,6 +48,10 @@ class RowStream:
         """Traversals of the corpus that ``count`` rows make."""
         return count / (self.cycle / len(self.plans))
 
+    def source_passes(self, count: int) -> list[float]:
+        """Traversals of each source; here there is one."""
+        return [self.passes(count)]
+
     def locate(self, positions: np.ndarray) -> Address:
         """Address of each position of the stream."""
         positions = np.asarray(positions, np.int64)
