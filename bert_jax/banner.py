@@ -38,7 +38,7 @@ def _data(store: Store) -> str:
         f"data     {c['spec']}  {c['bytes'] / 1e6:.2f} MB, {m['documents']:,} "
         f"documents ({m['held_out_documents']:,} held out), "
         f"{m['sentences']:,} sentences, {_count(m['tokens'])} tokens\n"
-        f"         text {c['content'][:16]}  store {m['content'][:16]}  vocabulary "
+        f"         text {c['content'][:16]}  store {store.content[:16]}  vocabulary "
         f"{m['vocabulary_size']:,} ({m['unknown_tokens'] / m['tokens']:.2%} [UNK])"
     )
 

@@ -140,25 +140,31 @@ def batch_spec(config: ConfigDict, length: int) -> BatchSpec:
 
 
 def adopt_vocabulary(config: ConfigDict) -> None:
-    """Where the corpus is a store, sets the keys of the vocabulary to what it was
-    made with: they are no choice any more.
+    """Sets the keys of the vocabulary to what it is, where it is there already.
+
+    A file has the size it has, and a store was made with settings of its own.
 
     Raises:
-      Refusal: there is no store, or a vocabulary is given beside it.
+      Refusal: there is no such store or file, or both are given.
     """
     kind, _, place = config.corpus.partition(":")
-    if kind != "store":
-        return
     v = config.vocabulary
-    if v.path:
+    if kind != "store" and not v.path:
+        return
+    if kind == "store" and v.path:
         raise Refusal(
             f"the store {place} has its own vocabulary and {v.path} is another; leave "
             "--vocab out, or give the text as the corpus"
         )
     try:
-        found = store.open_store(remote.fetch(place)).vocabulary
+        found = (
+            store.open_store(remote.fetch(place)).vocabulary
+            if kind == "store"
+            else vocabularies.read(vocabulary_spec(config))
+        )
     except ValueError as error:
         raise Refusal(str(error)) from error
+    v.size = len(found)
     if isinstance(found, Vocabulary):
         names = {value: name for name, value in STRIP_ACCENTS.items()}
         v.kind, v.lowercase = "wordpiece", found.spec.lowercase

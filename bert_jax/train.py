@@ -60,8 +60,8 @@ def _run(
     began = time.perf_counter()
     # What needs no data is refused first.
     devices = setup.device_count(config)
-    setup.adopt_vocabulary(config)
     checks.check_config(config, configs.flatten(config), devices)
+    setup.adopt_vocabulary(config)
     place.check_place()
     changes = _compare(config, place, options)
     total = sum(steps for _, steps, _ in config.phases)
@@ -150,6 +150,7 @@ def _compare(
         kept = place.path / "tokenizer" / name
         given = os.path.isfile(old.vocabulary.path)
         config.vocabulary.path = old.vocabulary.path if given else str(kept)
+        config.vocabulary.size = old.vocabulary.size  # that of the file
     changes = configs.differences(old, config)
     if changes[configs.RECIPE]:
         raise Refusal(

@@ -61,7 +61,7 @@ def test_a_run_from_a_mixed_cased_store(toy_text, tmp_path, run_launcher):
     done = run_launcher(*command, "--corpus", f"store:{out}")
     assert done.returncode == 0, done.stderr[-2000:]
     config = json.loads((run / "config.json").read_text())
-    assert '"vocabulary.lowercase": false' in json.dumps(config)
+    assert config["vocabulary"]["lowercase"] is False
     facts = json.loads((run / "provenance.json").read_text())
     opened = store.open_store(Path(out))
     (first, second) = facts["phases"][0]["source_passes"]

@@ -81,12 +81,17 @@ def store_of(
     key = cache.digest(FORMAT_VERSION, corpus.identity, vocabulary.digest())
     place = cache.root() / "stores" / key
     build(corpus, vocabulary, place, run or workers.over())
+    # The entry names the spec its first builder was given; another may have led here,
+    # and with other weights: they are no part of the text.
+    opened = open_store(place)
     total = sum(source.weight for source in corpus.sources)
     weights = tuple(source.weight / total for source in corpus.sources)
-    # The entry names the spec its first builder was given; another may have led here.
-    opened = open_store(place)
     before = opened.manifest["corpus"]
-    named = {**before, "spec": corpus.spec}
+    sources = [
+        {**listed, "weight": source.weight}
+        for listed, source in zip(before["sources"], corpus.sources, strict=True)
+    ]
+    named = {**before, "spec": corpus.spec, "sources": sources}
     manifest = {**opened.manifest, "corpus": named}
     return replace(opened, manifest=manifest, weights=weights)
 

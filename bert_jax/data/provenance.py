@@ -136,7 +136,7 @@ def facts(
     ]
     return {
         "format_version": 1,
-        "store": m["content"],
+        "store": store.content,
         "corpus": m["corpus"],
         "vocabulary": {"hash": m["vocabulary"], "size": m["vocabulary_size"]},
         "documents": m["documents"],

@@ -47,7 +47,7 @@ def facts(store: Store) -> list[tuple[str, str]]:
         ("one-sentence documents",
          f"{m['one_sentence_documents'] / m['documents']:.1%}"),
         ("equal copies dropped", f"{m['duplicate_documents']:,}"),
-        ("store", f"{m['content'][:16]}, {_bytes(store) / 1e6:,.1f} MB"),
+        ("store", f"{store.content[:16]}, {_bytes(store) / 1e6:,.1f} MB"),
     ]  # fmt: skip
     for number, source in enumerate(c["sources"]):
         if len(c["sources"]) > 1:

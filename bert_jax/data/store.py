@@ -101,7 +101,9 @@ def open_store(directory: Path) -> Store:
             f"reads up to {FORMAT_VERSION}; update bert_jax"
         )
     vocabulary = vocabularies.open_directory(directory / "tokenizer")
-    return Store(directory, manifest, vocabulary)
+    weights = [source["weight"] for source in manifest["corpus"]["sources"]]
+    total = sum(weights)
+    return Store(directory, manifest, vocabulary, tuple(w / total for w in weights))
 
 
 def verify(directory: Path) -> list[str]:

@@ -31,16 +31,25 @@ class VocabularySpec:
     seed: int = 0  # SentencePiece: of the sample of sentences
 
 
+def read(spec: VocabularySpec) -> AnyVocabulary:
+    """The vocabulary of the file that a spec names.
+
+    Raises:
+      ValueError: the file will not do.
+    """
+    if spec.kind == "sentencepiece":
+        return sentencepieces.read(Path(spec.path))
+    return vocabulary.read(Path(spec.path), spec.tokenizer)
+
+
 def make(corpus: Corpus, spec: VocabularySpec, run: Run | None = None) -> AnyVocabulary:
     """The vocabulary of a spec; a learned one comes from the cache where it is there.
 
     Raises:
       ValueError: the file will not do, or the size cannot be learned from this text.
     """
-    if spec.path and spec.kind == "sentencepiece":
-        return sentencepieces.read(Path(spec.path))
     if spec.path:
-        return vocabulary.read(Path(spec.path), spec.tokenizer)
+        return read(spec)
 
     def build(directory: Path) -> None:
         work = run or workers.over()

@@ -5,7 +5,15 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_jax.data import building, corpus, learning, rows, store, vocabulary
+from bert_jax.data import (
+    building,
+    corpus,
+    learning,
+    rows,
+    store,
+    vocabulary,
+    workers,
+)
 from bert_jax.data.rows import RowSpec
 from bert_jax.data.vocabulary import TokenizerSpec
 
@@ -77,7 +85,7 @@ def test_newer_format_is_refused(toy_store, tmp_path):
 
 def test_learned_vocabulary_sees_training_documents_only(toy_store, toy_text):
     text = corpus.load(f"sentences:{toy_text}")
-    training = list(learning.training_sentences(text, 1))
+    training = list(learning.training_sentences(text, workers.over(1)))
     assert (
         len(training) == np.diff(toy_store.document_bounds)[~toy_store.held_out].sum()
     )
