@@ -1,7 +1,7 @@
 """The tokenizer of 2018 in plain Python, character by character: the peer's cost.
 
-What google-research/bert tokenization.py does, written from its described behaviour;
-``benchmarks.prepare`` checks its ids against ours before it times anything.
+What google-research/bert tokenization.py does, pass by pass, written from its described
+behaviour; ``benchmarks.prepare`` checks its ids against ours before it times anything.
 """
 
 import unicodedata
@@ -41,45 +41,63 @@ def _clean(text: str) -> str:
         code = ord(character)
         if code in (0, 0xFFFD) or _is_control(character):
             continue
-        if _is_ideograph(code):
+        out.append(" " if _is_space(character) else character)
+    return "".join(out)
+
+
+def _part_ideographs(text: str) -> str:
+    out = []
+    for character in text:
+        if _is_ideograph(ord(character)):
             out += [" ", character, " "]
         else:
-            out.append(" " if _is_space(character) else character)
+            out.append(character)
     return "".join(out)
+
+
+def _strip_accents(token: str) -> str:
+    out = []
+    for character in unicodedata.normalize("NFD", token):
+        if unicodedata.category(character) != "Mn":
+            out.append(character)
+    return "".join(out)
+
+
+def _part_punctuation(token: str) -> list[str]:
+    out: list[list[str]] = []
+    begin = True
+    for character in token:
+        if _is_punctuation(character):
+            out.append([character])
+            begin = True
+        else:
+            if begin:
+                out.append([])
+            begin = False
+            out[-1].append(character)
+    return ["".join(characters) for characters in out]
 
 
 def words(text: str) -> list[str]:
     """Lower-cased words of a text, accents stripped, punctuation set apart."""
     out = []
-    for token in _clean(text).split():
-        token = token.lower()
-        plain = [
-            character
-            for character in unicodedata.normalize("NFD", token)
-            if unicodedata.category(character) != "Mn"
-        ]
-        begin = True
-        for character in plain:
-            if _is_punctuation(character):
-                out.append(character)
-                begin = True
-            else:
-                if begin:
-                    out.append("")
-                begin = False
-                out[-1] += character
-    return out
+    for token in _part_ideographs(_clean(text)).split():
+        out += _part_punctuation(_strip_accents(token.lower()))
+    return " ".join(out).split()
 
 
 def pieces(word: str, vocabulary: dict[str, int]) -> list[str]:
     """Longest matches from the left; [UNK] where the word cannot be covered."""
-    if len(word) > LONGEST_WORD:
+    characters = list(word)
+    if len(characters) > LONGEST_WORD:
         return ["[UNK]"]
     found, start = [], 0
-    while start < len(word):
-        end = len(word)
+    while start < len(characters):
+        end = len(characters)
         while start < end:
-            piece = word[start:end] if start == 0 else "##" + word[start:end]
+            piece = "".join(characters[start:end])
+            if start > 0:
+                piece = "##" + piece
             if piece in vocabulary:
                 break
             end -= 1

@@ -5,9 +5,9 @@
 FILE is prose: a paragraph a line, blank line between documents. It is split into
 sentences once, untimed; both sides read the sentence file. Ours, on all cores and from
 an empty cache each time: build the store, plan ``dupe`` traversals at length 128. The
-peer, on one core as it is: per-token Python tokenization and the instance builder, on a
-slice of the file because it takes seconds a megabyte. Rounds alternate. The last line
-is one JSON object.
+peer, on one core as it is: per-token Python tokenization, the instance builder and
+TFRecords, on a slice of the file because it takes seconds a megabyte. Rounds alternate.
+The last line is one JSON object.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import plain_tokenizer
+from benchmarks import plain_tokenizer, tf_examples
 from bert_jax.data import building, corpus, public_script, rows, vocabulary, workers
 from bert_jax.data.vocabulary import TokenizerSpec
 
-LENGTH = 128
+LENGTH, PREDICTIONS = 128, 20
 # Instances made by the public script, with the text and vocabulary they came from.
 REFERENCE = Path(os.environ.get("BERT_JAX_SHARED", "../shared/data"))
 OURS = """
@@ -45,10 +45,8 @@ if __name__ == "__main__":
     building.build(text, words, Path(place), workers.over(int(cores)))
     built = time.perf_counter()
     made = store.open_store(Path(place))
-    planned = sum(
-        len(rows.make_plan(made, rows.RowSpec(128, 0), plan).label)
-        for plan in range(int(dupe))
-    )
+    plans = rows.load_plans(made, rows.RowSpec(128, 0), int(dupe))
+    planned = sum(len(plan.label) for plan in plans)
     done = time.perf_counter()
     print(json.dumps({
         "seconds": done - began, "build": built - began, "rows": planned, "base": base,
@@ -85,7 +83,9 @@ def _documents(lines: list[str], words: dict[str, int]) -> list[list[list[str]]]
     return [document for document in documents if document]
 
 
-def peer(lines: list[str], words: dict[str, int], dupe: int) -> tuple[float, int]:
+def peer(
+    lines: list[str], words: dict[str, int], dupe: int, out: Path
+) -> tuple[float, int]:
     """Seconds and instances of the public script's way on some lines."""
     began = time.perf_counter()
     found = public_script.create_instances_from_documents(
@@ -93,12 +93,14 @@ def peer(lines: list[str], words: dict[str, int], dupe: int) -> tuple[float, int
         list(words),
         random.Random(12345),
         max_seq_length=LENGTH,
-        max_predictions_per_seq=20,
+        max_predictions_per_seq=PREDICTIONS,
         masked_lm_prob=0.15,
         short_seq_prob=0.1,
         dupe_factor=dupe,
         do_whole_word_mask=False,
     )
+    with open(out, "wb") as file:
+        tf_examples.write(found, words, LENGTH, PREDICTIONS, file)
     return time.perf_counter() - began, len(found)
 
 
@@ -109,10 +111,12 @@ def check_reference(folder: Path) -> int:
       AssertionError: they differ, and the peer is not the public script's work.
     """
     seen = 0
+    vocab_file = folder / "vocab/bert-base-uncased-vocab.txt"
+    text = folder / "pretrain/en/bert_sample_text.txt"
     for path in sorted(folder.glob("reference/pretraining/*.json")):
         reference = json.loads(path.read_text("utf-8"))
-        words = vocabulary.read(folder / reference["vocab"], TokenizerSpec()).tokens
-        lines = (folder / reference["input"]).read_text("utf-8").split("\n")
+        words = vocabulary.read(vocab_file, TokenizerSpec()).tokens
+        lines = text.read_text("utf-8").split("\n")
         documents = _documents(lines, {word: i for i, word in enumerate(words)})
         found = public_script.create_instances_from_documents(
             documents,
@@ -195,7 +199,7 @@ def main() -> None:
     for _ in range(given.rounds):
         for dupe in (1, 5):
             mine = ours(spec, given.vocab, dupe)
-            seconds, count = peer(lines, vocab.ids, dupe)
+            seconds, count = peer(lines, vocab.ids, dupe, work / "tfrecord")
             found.setdefault(f"ours{dupe}", []).append(size / mine["seconds"])
             found.setdefault(f"peer{dupe}", []).append(slice_mb / seconds)
             peak = max(peak, mine["own"] + workers.cores() * mine["workers"])

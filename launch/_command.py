@@ -6,32 +6,12 @@ from any directory, and no file here may be named like an installed module.
 
 import importlib.util
 import io
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-HUGE_PAGES = "glibc.malloc.hugetlb=1"
-
-
-def _ask_for_huge_pages() -> None:
-    """Starts this launcher again with a heap on huge pages, where that is possible.
-
-    XLA's CPU backend takes fresh memory for the activations of every step; in pages of
-    4 KiB the kernel spends a quarter of a small model's step handing them out. glibc
-    reads the setting only at start-up. Nothing but speed changes.
-    """
-    tunables = os.environ.get("GLIBC_TUNABLES", "")
-    launched = Path(sys.argv[0]).resolve().parent == Path(__file__).resolve().parent
-    if sys.platform != "linux" or not launched or "hugetlb" in tunables:
-        return
-    os.environ["GLIBC_TUNABLES"] = f"{tunables}:{HUGE_PAGES}".lstrip(":")
-    os.execv(sys.executable, sys.orig_argv)
-
-
-_ask_for_huge_pages()  # before anything heavy is imported
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 

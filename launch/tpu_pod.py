@@ -8,6 +8,7 @@ The same command continues a run where its directory stands. On a pod it runs on
 host, with --pod.
 """
 
+import _huge_pages  # noqa: F401, I001  (before anything heavy)
 import _command
 from absl import flags
 

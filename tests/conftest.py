@@ -1,5 +1,6 @@
 """Fixtures: one cache, one tiny store and one trained ``smoke`` for all tests."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -11,10 +12,17 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+def shared_by_workers(tmp_path_factory):
+    """A directory of this session, the same in every process of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory):
-    """Tests never touch the cache of the person who runs them."""
-    path = tmp_path_factory.mktemp("cache")
+    """Tests never touch the cache of the person who runs them; workers share one."""
+    path = shared_by_workers(tmp_path_factory) / "cache"
+    path.mkdir(exist_ok=True)
     before = os.environ.get("BERT_JAX_CACHE")
     os.environ["BERT_JAX_CACHE"] = str(path)
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -95,7 +103,12 @@ def toy_store(cache, toy_text):
 @pytest.fixture(scope="session")
 def smoke_run(cache, tmp_path_factory):
     """A finished run of the smoke experiment: its directory and what it printed."""
-    directory = tmp_path_factory.mktemp("runs") / "smoke"
-    done = launch("--exp", "smoke", "--workdir", str(directory))
-    assert done.returncode == 0, done.stderr[-3000:]
-    return directory, done.stdout
+    place = shared_by_workers(tmp_path_factory)
+    directory, shown = place / "smoke", place / "smoke.out"
+    with open(place / "smoke.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not shown.is_file():
+            done = launch("--exp", "smoke", "--workdir", str(directory))
+            assert done.returncode == 0, done.stderr[-3000:]
+            shown.write_text(done.stdout)
+    return directory, shown.read_text()

@@ -255,12 +255,14 @@ class _Joined:
         begins = np.concatenate([[0], token_ends])
         tokens = np.memmap(part / "tokens.bin", self.dtype, "r") if len(ends) else None
         counts = np.load(part / "token_counts.npy")
-        for number in np.flatnonzero(~keep | held).tolist():
-            span = tokens[begins[number] : begins[number + 1]]  # type: ignore[index]
-            few = np.bincount(span, minlength=len(counts))
-            counts = counts - few
-            if keep[number]:
-                self._counts[1] += few
+        sizes_in_tokens = np.diff(begins)
+        for side, chosen in ((1, keep & held), (None, ~keep)):
+            if chosen.any():
+                where = np.repeat(chosen, sizes_in_tokens)
+                few = np.bincount(tokens[where], minlength=len(counts))  # type: ignore[index]
+                counts = counts - few
+                if side is not None:
+                    self._counts[side] += few
         self._counts[0] += counts
 
         if keep.all():

@@ -7,6 +7,8 @@ stand here because Python and the tokenizers library follow different Unicode ve
 
 import re
 
+import numpy as np
+
 _RANGES = (
     (0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD),
     (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F), (0x890, 0x891),
@@ -40,6 +42,9 @@ _IDEOGRAPH = re.compile(f"([{_pattern(_IDEOGRAPHS)}])")
 
 def squeeze(text: str) -> str:
     """Without what is no text; every run of white space one space, none at the ends."""
+    # Printable: no control or format character, and no white space but the space.
+    if text.isprintable() and "  " not in text and "\ufffd" not in text:
+        return text.strip(" ")
     if not text.isascii() or not text.isprintable():
         text = _NO_TEXT.sub("", text)
     return " ".join(text.split())
@@ -52,6 +57,8 @@ def visible(text: str) -> bool:
 
 def part_ideographs(text: str) -> str:
     """Spaces around each ideograph, where there is one."""
-    if text.isascii() or not _IDEOGRAPH.search(text):
+    # From U+3000 on, and there only, a character begins with a byte of 0xE3 or more.
+    data = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+    if not len(data) or data.max() < 0xE3 or not _IDEOGRAPH.search(text):
         return text
     return _IDEOGRAPH.sub(r" \1 ", text)

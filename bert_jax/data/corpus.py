@@ -94,15 +94,12 @@ def documents(corpus: Corpus, faults: Faults | None = None) -> Iterator[list[str
 
 def document_hash(sentences: list[str]) -> int:
     """64 bits of a document's sha256, one squeezed sentence a line."""
-    sha = hashlib.sha256()
-    for sentence in sentences:
-        sha.update(sentence_bytes(sentence))
-    return hash_bits(sha)
+    return hash_bits(hashlib.sha256(hashed_bytes(sentences)))
 
 
-def sentence_bytes(sentence: str) -> bytes:
-    """A sentence as it enters the hash of its document."""
-    return f"{sentence}\n".encode("utf-8", "replace")
+def hashed_bytes(sentences: list[str]) -> bytes:
+    """Sentences as they enter the hash of their document, one after another."""
+    return "".join([f"{s}\n" for s in sentences]).encode("utf-8", "replace")
 
 
 def hash_bits(sha: Any) -> int:

@@ -49,11 +49,10 @@ class PartWriter:
         if self._sha is None:
             self._sha = hashlib.sha256()
             self._sizes.append(0)
-        for sentence in run.sentences:
-            line = corpora.sentence_bytes(sentence)
-            self._sha.update(line)
-            self.text_bytes += len(line)
-            self._characters += len(sentence)
+        data = corpora.hashed_bytes(run.sentences)
+        self._sha.update(data)
+        self.text_bytes += len(data)
+        self._characters += sum(map(len, run.sentences))
         self._block += run.sentences
         self._owners += [len(self._sizes) - 1] * len(run.sentences)
         if run.ends:

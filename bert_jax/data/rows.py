@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import cache, order
-from bert_jax.data.store import Store
+from bert_jax.data import cache, order, workers
+from bert_jax.data.store import Store, open_store
 
 FORMAT_VERSION = 2
 SPECIALS = 3  # [CLS], [SEP], [SEP]
+MANY = 500_000  # sentences times plans that are worth starting processes for
 EVERY = -1
 ACTUAL, RANDOM = 0, 1  # next-sentence labels of 2018
 
@@ -193,13 +194,39 @@ def _truncate(
     )
 
 
+@dataclass(frozen=True)
+class _Make:
+    """Makes plans of a store in another process."""
+
+    directory: Path
+    spec: RowSpec
+
+    def __call__(self, plan: int) -> None:
+        load_plan(open_store(self.directory), self.spec, plan)
+
+
+def load_plans(store: Store, spec: RowSpec, count: int) -> list[Plan]:
+    """The first plans, from the cache; many of much text are made on all cores."""
+    if store.manifest["sentences"] * count > MANY:
+        missing = [n for n in range(count) if not _place(store, spec, n).is_dir()]
+        list(workers.over()(_Make(store.directory, spec), missing))
+    return [load_plan(store, spec, plan) for plan in range(count)]
+
+
 def load_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
     """A plan from the cache, made the first time; columns are memory maps."""
+    place = _place(store, spec, plan)
+    if not place.is_dir():
+        with cache.building(place) as directory:
+            for name, column in make_plan(store, spec, plan)._asdict().items():
+                np.save(directory / f"{name}.npy", column)
+    return Plan(
+        **{name: np.load(place / f"{name}.npy", mmap_mode="r") for name in Plan._fields}
+    )
 
-    def build(directory: Path) -> None:
-        for name, column in make_plan(store, spec, plan)._asdict().items():
-            np.save(directory / f"{name}.npy", column)
 
+def _place(store: Store, spec: RowSpec, plan: int) -> Path:
+    """Where the cache keeps a plan."""
     key = cache.digest(
         FORMAT_VERSION,
         store.manifest["content"],
@@ -207,7 +234,4 @@ def load_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
         [spec.length, spec.seed, spec.short_seq_prob, spec.random_next_prob],
         spec.side,
     )
-    place = cache.entry("plans", key, build)
-    return Plan(
-        **{name: np.load(place / f"{name}.npy", mmap_mode="r") for name in Plan._fields}
-    )
+    return cache.root() / "plans" / key

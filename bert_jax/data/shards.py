@@ -195,8 +195,14 @@ def _by_blank_lines(
     for line in reader:
         if line:
             inside = True
-            texts = sentences.split(line, source.language) if prose else [line]
-            held += _squeezed(texts, reader, faults)
+            if prose:
+                held += _squeezed(
+                    sentences.split(line, source.language), reader, faults
+                )
+            elif text := clean.squeeze(line):
+                held.append(text)
+            else:
+                faults.add("no_tokens", reader.place())
             if len(held) >= FLUSH:
                 yield Run(held, False)
                 held = []

@@ -35,7 +35,7 @@ class RowStream:
 
     def __init__(self, store: Store, spec: RowSpec, plans: int, shuffle: str):
         self.store, self.spec, self.shuffle = store, spec, shuffle
-        self.plans = [rows.load_plan(store, spec, plan) for plan in range(plans)]
+        self.plans = rows.load_plans(store, spec, plans)
         sizes = [len(plan.label) for plan in self.plans]
         self.bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
