@@ -4,6 +4,8 @@ A table from chunk (what stands between two spaces) to its ids, filled by the to
 library for chunks not seen before, gives its ids at many times its speed.
 """
 
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ import numpy as np
 from bert_jax.data import clean
 from bert_jax.data.vocabulary import Vocabulary
 
-LARGEST = 300_000  # chunks kept; some 60 MB
+LARGEST = 120_000  # chunks in the table; some 25 MB
+KEPT = LARGEST // 2  # of these, the most used, when it is full
 TOGETHER = 50  # chunks the library is given as one text
 _SPACE, _LETTER, _SIGN = 0, 1, 2
 _KINDS = np.array(
@@ -23,8 +26,8 @@ _KINDS = np.array(
 class _Numbers(dict[str, int]):
     """Chunk -> its number; a new chunk gets the next number and is noted."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, known: Iterable[tuple[str, int]] = ()) -> None:
+        super().__init__(known)
         self.fresh: list[str] = []
 
     def __missing__(self, chunk: str) -> int:
@@ -38,13 +41,25 @@ class ChunkTable:
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
-        self._clear()
-
-    def _clear(self) -> None:
         self._numbers = _Numbers()
         self._begins = np.zeros(0, np.int64)
         self._lengths = np.zeros(0, np.int64)
-        self._ids = np.zeros(0, self.vocabulary.dtype())
+        self._ids = np.zeros(0, vocabulary.dtype())
+        self._uses = np.zeros(0, np.int64)
+
+    def _forget(self) -> None:
+        """Keeps the chunks most used; the others would come to fill all memory."""
+        kept = np.sort(np.argsort(-self._uses, kind="stable")[:KEPT])
+        lengths = self._lengths[kept]
+        begins = np.cumsum(lengths) - lengths
+        shift = np.repeat(self._begins[kept] - begins, lengths)
+        self._ids = self._ids[shift + np.arange(len(shift))]
+        self._begins, self._lengths = begins, lengths
+        self._uses = self._uses[kept] // 2  # what was common long ago fades
+        stays = np.zeros(len(self._numbers), bool)
+        stays[kept] = True
+        chunks = list(itertools.compress(self._numbers, stays.tolist()))
+        self._numbers = _Numbers(zip(chunks, range(len(chunks)), strict=True))
 
     def encode(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids of all sentences in a row, and how many each has (int64).
@@ -53,7 +68,7 @@ class ChunkTable:
           sentences: each squeezed (``clean.squeeze``) and not empty.
         """
         if len(self._numbers) > LARGEST:
-            self._clear()
+            self._forget()
         text = " ".join(sentences)
         # Chinese is written without spaces: a sentence would be a chunk of its own.
         parted = clean.part_ideographs(text)
@@ -69,6 +84,7 @@ class ChunkTable:
         total = int(counts.sum())
         numbers = np.fromiter(map(lookup, text.split(" ")), np.int64, total)
         self._learn()
+        self._uses += np.bincount(numbers, minlength=len(self._uses))
         lengths = self._lengths[numbers]
         ends = np.cumsum(lengths)
         shift = np.repeat(self._begins[numbers] - (ends - lengths), lengths)
@@ -95,6 +111,7 @@ class ChunkTable:
             self._ids = np.concatenate([self._ids, ids])
         self._begins = np.concatenate([self._begins, begins])
         self._lengths = np.concatenate([self._lengths, lengths])
+        self._uses = np.concatenate([self._uses, np.zeros(len(fresh), np.int64)])
 
     def _each(self, chunks: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids of all chunks, and how many each has."""

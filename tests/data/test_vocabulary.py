@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bert_jax.data import chunks, clean, vocabulary
@@ -244,7 +245,21 @@ def test_table_gives_the_ids_of_the_library(toy_store):
         want = vocab.encode(texts)
         assert lengths.tolist() == [len(w) for w in want]
         assert ids.tolist() == [i for w in want for i in w]
-    forgetful = chunks.ChunkTable(vocab)
-    forgetful._numbers.update({str(n): n for n in range(chunks.LARGEST + 1)})
-    ids, _ = forgetful.encode(texts[:2])
-    assert ids.tolist() == [i for w in want[:2] for i in w]
+
+
+def test_table_forgets_what_is_rare_and_stays_right(monkeypatch):
+    monkeypatch.setattr(chunks, "LARGEST", 40)
+    monkeypatch.setattr(chunks, "KEPT", 20)
+    vocab = Vocabulary(tuple(WORDS), TokenizerSpec())
+    table = chunks.ChunkTable(vocab)
+    draws = np.random.default_rng(0)
+    for block in range(30):
+        texts = [
+            f"the cat{draws.integers(200)} sat, ({draws.integers(200)} é{block})"
+            for _ in range(20)
+        ]
+        ids, lengths = table.encode(texts)
+        want = vocab.encode(texts)
+        assert lengths.tolist() == [len(w) for w in want]
+        assert ids.tolist() == [i for w in want for i in w]
+        assert {"the", "sat,"} <= set(table._numbers) and len(table._numbers) <= 120
