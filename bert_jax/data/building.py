@@ -17,17 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import fsspec
-import numpy as np
-from numpy.lib.format import open_memmap
 
-from bert_jax.data import cache, parts, remote, workers
-from bert_jax.data.corpus import Corpus, held_out_threshold
-from bert_jax.data.faults import Faults
+from bert_jax.data import cache, joining, parts, remote, workers
+from bert_jax.data.corpus import Corpus
 from bert_jax.data.store import FORMAT_VERSION, MANIFEST, Store, open_store
 from bert_jax.data.vocabularies import AnyVocabulary
 from bert_jax.data.workers import Run
 
-COPY = 4 << 20  # bytes copied at a time
+COPY = 1 << 18  # bytes copied at a time
 
 
 def build(
@@ -64,7 +61,7 @@ def build(
         done = _parts(corpus, vocabulary, work, run, strict)
         with cache.building(place) as directory:
             digests = _digests(corpus, run)
-            _join(corpus, vocabulary, done, digests, directory, drop_duplicates)
+            joining.join(corpus, vocabulary, done, digests, directory, drop_duplicates)
     for part in done:
         remote.remove(part)
     shutil.rmtree(beside, ignore_errors=True)
@@ -157,148 +154,3 @@ def _digest(path: str) -> str:
         while data := file.read(COPY):
             sha.update(data)
     return sha.hexdigest()
-
-
-def _join(
-    corpus: Corpus,
-    vocabulary: AnyVocabulary,
-    done: list[str],
-    digests: dict[str, str],
-    directory: Path,
-    drop_duplicates: bool,
-) -> None:
-    """Parts to one store."""
-    facts, found = [], []
-    for place in done:
-        with remote.near(place, parts.FACTS, "document_hashes.npy") as part:
-            facts.append(cache.read_json(part / parts.FACTS))
-            found.append(np.load(part / "document_hashes.npy"))
-    hashes = np.concatenate(found)
-    if not len(hashes):
-        raise ValueError(
-            f"the corpus {corpus.spec} is empty: it holds no document with text"
-        )
-    keep = np.ones(len(hashes), bool)
-    if drop_duplicates:
-        _, firsts = np.unique(hashes, return_index=True)
-        keep[:] = False
-        keep[firsts] = True
-    threshold = held_out_threshold(hashes[keep])
-    sides = hashes[keep] <= np.uint64(threshold)
-
-    joined = _Joined(directory, vocabulary, int(keep.sum()))
-    begin = 0
-    for place, fact in zip(done, facts, strict=True):
-        end = begin + fact["documents"]
-        held = hashes[begin:end] <= np.uint64(threshold)
-        with remote.near(place) as part:
-            joined.add(part, fact["source"], keep[begin:end], held)
-        begin = end
-    np.save(directory / "held_out.npy", sides)
-    np.save(directory / "sources.npy", np.array(joined.sources, np.uint16))
-    hashes_kept = hashes[keep]
-    np.save(directory / "document_hashes.npy", hashes_kept)
-    joined.finish()
-    vocabulary.write(directory / "tokenizer")
-
-    faults = Faults()
-    for fact in facts:
-        faults.merge(Faults(False, fact["faults"]["counts"], fact["faults"]["places"]))
-    files = {p.name: cache.file_digest(p) for p in sorted(directory.glob("*.*"))}
-    named = [files[n] for n in sorted(files) if n != "document_hashes.npy"]
-    counts = np.load(directory / "token_counts.npy")
-    manifest = {
-        "format_version": FORMAT_VERSION,
-        "content": cache.digest(vocabulary.digest(), named),
-        "files": files,
-        "identity": corpus.identity,
-        "dtype": vocabulary.dtype().name,
-        "documents": int(keep.sum()),
-        "held_out_documents": int(sides.sum()),
-        "duplicate_documents": int((~keep).sum()),
-        "sentences": joined.sentences,
-        "tokens": joined.tokens,
-        "unknown_tokens": int(counts[:, vocabulary.ids["[UNK]"]].sum()),
-        "one_sentence_documents": joined.lone,
-        "vocabulary": vocabulary.digest(),
-        "vocabulary_size": len(vocabulary),
-        "corpus": {
-            **corpus.facts(digests),
-            "content": hashlib.sha256(hashes_kept.tobytes()).hexdigest(),
-            "bytes": sum(fact["bytes"] for fact in facts),
-            "faults": {"counts": faults.counts, "places": faults.places},
-        },
-    }
-    cache.write_json(directory / MANIFEST, manifest)
-
-
-class _Joined:
-    """The arrays of a store, appended part by part."""
-
-    def __init__(self, directory: Path, vocabulary: AnyVocabulary, documents: int):
-        self.directory, self.dtype = directory, vocabulary.dtype()
-        self.sentences = self.tokens = self.documents = self.lone = 0
-        self.sources: list[int] = []
-        self._tokens = open(directory / "tokens.bin", "wb")
-        self._lengths = open(directory / "lengths.tmp", "wb")
-        self._counts = np.zeros((2, len(vocabulary)), np.int64)
-        self._documents = open_memmap(
-            directory / "document_bounds.npy", "w+", np.int64, (documents + 1,)
-        )
-
-    def add(self, part: Path, source: int, keep: np.ndarray, held: np.ndarray) -> None:
-        """Appends the documents of a part that are kept."""
-        lengths = np.load(part / "sentence_lengths.npy")
-        sizes = np.load(part / "document_sizes.npy").astype(np.int64)
-        sentence_ends, ends = np.cumsum(lengths, dtype=np.int64), np.cumsum(sizes)
-        token_ends = sentence_ends[ends - 1] if len(ends) else ends
-        begins = np.concatenate([[0], token_ends])
-        tokens = np.memmap(part / "tokens.bin", self.dtype, "r") if len(ends) else None
-        counts = np.load(part / "token_counts.npy")
-        sizes_in_tokens = np.diff(begins)
-        for side, chosen in ((1, keep & held), (None, ~keep)):
-            if chosen.any():
-                where = np.repeat(chosen, sizes_in_tokens)
-                few = np.bincount(tokens[where], minlength=len(counts))  # type: ignore[index]
-                counts = counts - few
-                if side is not None:
-                    self._counts[side] += few
-        self._counts[0] += counts
-
-        if keep.all():
-            with open(part / "tokens.bin", "rb") as file:
-                shutil.copyfileobj(file, self._tokens, COPY)
-        else:
-            for number in np.flatnonzero(keep).tolist():
-                span = tokens[begins[number] : begins[number + 1]]  # type: ignore[index]
-                span.tofile(self._tokens)
-            lengths = lengths[np.repeat(keep, sizes)]
-            sizes = sizes[keep]
-        lengths.tofile(self._lengths)
-        at = self.documents + 1
-        self._documents[at : at + len(sizes)] = self.sentences + np.cumsum(sizes)
-        self.documents += len(sizes)
-        self.sentences += len(lengths)
-        self.tokens += int(lengths.sum(dtype=np.int64))
-        self.lone += int((sizes == 1).sum())
-        self.sources += [source] * len(sizes)
-
-    def finish(self) -> None:
-        """Sentence lengths to bounds, and everything to disk."""
-        self._tokens.close()
-        self._lengths.close()
-        self._documents.flush()
-        name = self.directory / "lengths.tmp"
-        bounds = open_memmap(
-            self.directory / "sentence_bounds.npy",
-            "w+", np.int64, (self.sentences + 1,),
-        )  # fmt: skip
-        at, total = 1, 0
-        with open(name, "rb") as file:
-            while data := file.read(COPY):
-                ends = np.cumsum(np.frombuffer(data, np.uint32), dtype=np.int64) + total
-                bounds[at : at + len(ends)] = ends
-                at, total = at + len(ends), int(ends[-1])
-        bounds.flush()
-        name.unlink()
-        np.save(self.directory / "token_counts.npy", self._counts)

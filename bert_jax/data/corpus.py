@@ -121,8 +121,13 @@ def held_out_threshold(hashes: np.ndarray) -> int:
     wanted = min(max(-(-count // 50), HELD_OUT_LEAST), count // 10)
     if wanted == 0:
         return _NONE
-    # Only the lowest tenth matters: no need to sort the whole.
-    lowest = np.sort(np.partition(hashes, count // 10)[: count // 10 + 1])
+    # Only the lowest tenth matters, found without a second copy of the whole.
+    lowest, most = hashes[:0], count // 10 + 1
+    for begin in range(0, count, most):
+        lowest = np.concatenate([lowest, hashes[begin : begin + most]])
+        if len(lowest) > most:
+            lowest = np.partition(lowest, most - 1)[:most]
+    lowest = np.sort(lowest)
     threshold = lowest[wanted - 1]
     if np.searchsorted(lowest, threshold, "right") > count // 10:
         lower = np.searchsorted(lowest, threshold, "left")

@@ -1,9 +1,5 @@
 """The prepare report: what a corpus became, as people like to read it."""
 
-from typing import Any
-
-import numpy as np
-
 from bert_jax.data import corpus as corpora
 from bert_jax.data import learning
 from bert_jax.data.corpus import Corpus
@@ -18,16 +14,15 @@ SENTENCES = 50_000
 LONE = 0.5  # share of one-sentence documents from which a warning is due (case P09)
 
 
-def histogram(values: np.ndarray, edges: list[int], unit: str) -> list[str]:
-    """Bars of text: how many values lie in each interval."""
-    bounds = [*edges, np.iinfo(np.int64).max]
-    counts, _ = np.histogram(values, bins=bounds)
-    most = max(int(counts.max(initial=0)), 1)
+def histogram(drawn: dict[str, list[int]]) -> list[str]:
+    """Bars of text: how many values lie from each edge to the next."""
+    edges, counts = drawn["edges"], drawn["counts"]
+    most = max(*counts, 1)
     lines = []
-    for low, high, count in zip(bounds, bounds[1:], counts.tolist(), strict=False):
-        name = f"{low:,}+" if high == bounds[-1] else f"{low:,}-{high - 1:,}"
+    for low, high, count in zip(edges, [*edges[1:], 0], counts, strict=True):
+        name = f"{low:,}-{high - 1:,}" if high else f"{low:,}+"
         bar = BAR * round(WIDTH * count / most)
-        lines.append(f"  {name:>13} {unit}  {count:>12,}  {bar}")
+        lines.append(f"  {name:>13}  {count:>12,}  {bar}")
     return lines
 
 
@@ -114,19 +109,10 @@ def table(store: Store) -> str:
     rows = facts(store)
     width = max(len(name) for name, _ in rows)
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
-    for title, bounds, edges in _distributions(store):
-        lines += ["", title, *histogram(bounds, edges, "")]
+    for title, drawn in store.manifest["lengths"].items():
+        lines += ["", title, *histogram(drawn)]
     lines += [f"\nwarning: {text}" for text in warnings(store)]
     return "\n".join(lines)
-
-
-def _distributions(store: Store) -> list[tuple[str, Any, list[int]]]:
-    tokens = np.diff(store.sentence_bounds)
-    ends = np.asarray(store.sentence_bounds)[store.document_bounds]
-    return [
-        ("tokens in a sentence", tokens, [1, 8, 16, 32, 64, 128, 256, 512]),
-        ("tokens in a document", np.diff(ends), [1, 32, 64, 128, 256, 512, 2048, 8192]),
-    ]
 
 
 def markdown(store: Store) -> str:
@@ -138,9 +124,9 @@ def markdown(store: Store) -> str:
         for file in source["files"]:
             digest = f", sha256 `{file['sha256']}`" if file.get("sha256") else ""
             lines.append(f"- {file['name']}, {file['bytes']:,} bytes{digest}")
-    for title, bounds, edges in _distributions(store):
+    for title, drawn in store.manifest["lengths"].items():
         lines += ["", f"## {title.capitalize()}", "", "```"]
-        lines += [*histogram(bounds, edges, ""), "```"]
+        lines += [*histogram(drawn), "```"]
     found = warnings(store)
     lines += ["", "## Warnings", ""] + [f"- {text}" for text in found or ["none"]]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
 """The token store: a corpus tokenized once, as flat arrays on disk.
 
-    manifest.json          counts, hashes, format_version
+    manifest.json          counts, lengths, hashes, format_version
     tokenizer/             vocab.txt and settings
     tokens.bin             token ids, uint16 where the vocabulary fits, else uint32
     sentence_bounds.npy    int64, where sentences begin in tokens, and the end
@@ -23,7 +23,7 @@ import numpy as np
 from bert_jax.data import cache, vocabularies
 from bert_jax.data.vocabularies import AnyVocabulary
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 
 

@@ -8,6 +8,7 @@ import pytest
 from bert_jax.data import (
     building,
     corpus,
+    joining,
     learning,
     rows,
     store,
@@ -61,13 +62,13 @@ def test_cache_is_used_and_survives_a_move(toy_store, toy_text, tmp_path, monkey
     """A second run prepares nothing; text under another name is the same store."""
     plan = rows.load_plan(toy_store, RowSpec(32, 0), 0)
     monkeypatch.setattr(rows, "make_plan", None)
-    joined = building._join
-    monkeypatch.setattr(building, "_join", None)
+    joined = joining.join
+    monkeypatch.setattr(joining, "join", None)
     text = corpus.load(f"sentences:{toy_text}")
     assert building.store_of(text, toy_store.vocabulary).content == toy_store.content
     again = rows.load_plan(toy_store, RowSpec(32, 0), 0)
     np.testing.assert_array_equal(plan.start_b, again.start_b)
-    monkeypatch.setattr(building, "_join", joined)
+    monkeypatch.setattr(joining, "join", joined)
     moved = shutil.copy(toy_text, tmp_path / "moved.txt")
     text = corpus.load(f"sentences:{moved}")
     assert building.store_of(text, toy_store.vocabulary).content == toy_store.content
@@ -77,7 +78,9 @@ def test_newer_format_is_refused(toy_store, tmp_path):
     copy = tmp_path / "store"
     shutil.copytree(toy_store.directory, copy)
     manifest = (copy / "manifest.json").read_text()
-    newer = manifest.replace('"format_version": 3', '"format_version": 99')
+    newer = manifest.replace(
+        f'"format_version": {store.FORMAT_VERSION}', '"format_version": 99'
+    )
     (copy / "manifest.json").write_text(newer)
     with pytest.raises(ValueError, match="format 99"):
         store.open_store(copy)
