@@ -1,8 +1,9 @@
 """Text to token store and planned rows, beside the public script's plain Python.
 
-    python -m benchmarks.prepare --input FILE --vocab vocab.txt
+    python -m benchmarks.prepare --input FILE [--vocab vocab.txt]
 
-FILE is prose: a paragraph a line, blank line between documents. It is split into
+Without ``--vocab`` it is that of the reference files, or one learned from FILE. FILE
+is prose: a paragraph a line, blank line between documents. It is split into
 sentences once, untimed; both sides read the sentence file. Ours, on all cores and from
 an empty cache each time: build the store, plan ``dupe`` traversals at length 128. The
 peer, on one core as it is: per-token Python tokenization, the instance builder and
@@ -26,7 +27,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import plain_tokenizer, tf_examples
-from bert_jax.data import building, corpus, public_script, rows, vocabulary, workers
+from bert_jax.data import (
+    building,
+    corpus,
+    learning,
+    public_script,
+    rows,
+    vocabulary,
+    workers,
+)
 from bert_jax.data.vocabulary import TokenizerSpec
 
 LENGTH, PREDICTIONS = 128, 20
@@ -145,6 +154,17 @@ def sentence_file(source: Path, target: Path) -> None:
             out.write("\n")
 
 
+def vocabulary_file(reference: Path, text: Path, work: Path) -> Path:
+    """The original's vocabulary where it is, else one of its size from the text."""
+    found = reference / "vocab/bert-base-uncased-vocab.txt"
+    if not found.is_file():
+        source = corpus.load(f"sentences:{text}")
+        spec = TokenizerSpec()
+        learning.learn_wordpiece(source, 30_522, spec, workers.over()).write(work)
+        found = work / "vocab.txt"
+    return found
+
+
 def check(lines: list[str], vocab: vocabulary.Vocabulary) -> None:
     """Both sides' ids agree on the peer's slice.
 
@@ -177,7 +197,7 @@ def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--input", type=Path, required=True)
-    parser.add_argument("--vocab", type=Path, required=True)
+    parser.add_argument("--vocab", type=Path)
     parser.add_argument("--reference", type=Path, default=REFERENCE)
     parser.add_argument("--slice_mb", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
@@ -186,7 +206,8 @@ def main() -> None:
     target = work / "sentences.txt"
     sentence_file(given.input, target)
     size = target.stat().st_size / 1e6
-    vocab = vocabulary.read(given.vocab, TokenizerSpec())
+    words = given.vocab or vocabulary_file(given.reference, target, work)
+    vocab = vocabulary.read(words, TokenizerSpec())
     with open(target, encoding="utf-8") as file:
         lines = file.readlines(int(given.slice_mb * 1e6))
     slice_mb = sum(len(line.encode()) for line in lines) / 1e6
@@ -198,7 +219,7 @@ def main() -> None:
     peak = base = 0.0
     for _ in range(given.rounds):
         for dupe in (1, 5):
-            mine = ours(spec, given.vocab, dupe)
+            mine = ours(spec, words, dupe)
             seconds, count = peer(lines, vocab.ids, dupe, work / "tfrecord")
             found.setdefault(f"ours{dupe}", []).append(size / mine["seconds"])
             found.setdefault(f"peer{dupe}", []).append(slice_mb / seconds)
@@ -219,7 +240,7 @@ def main() -> None:
         "peer_mb_per_s_dupe5": round(rates["peer5"], 3),
         "speedup_dupe1": round(rates["ours1"] / rates["peer1"], 1),
         "speedup_dupe5": round(rates["ours5"] / rates["peer5"], 1),
-        "rows_per_minute_per_core": round(planning(spec, given.vocab)),
+        "rows_per_minute_per_core": round(planning(spec, words)),
         "peak_rss_mb": round(peak / 1e3),  # all processes, each at its worst
         "interpreter_and_libraries_mb": round(base / 1e3),
         "input_mb": round(size, 1),
