@@ -20,6 +20,7 @@ def attention(
     layer: Array | int = 0,
     site: int = 0,
     rate: float = 0.0,
+    causal: bool = False,
 ) -> Array:
     """Scaled dot-product attention inside each packed pair, [B, T, H, head width].
 
@@ -29,6 +30,7 @@ def attention(
         positions of equal number; padding attends to padding, so that no row of the
         softmax is empty and no result of a real position depends on padding.
       words_B2, layer, site, rate: dropout of the probabilities (``draws.dropout``).
+      causal: a position attends to itself and to those before it alone.
 
     The 2018 code adds -10000 to masked scores; a masked probability is exactly 0 in
     float32 either way.
@@ -38,6 +40,9 @@ def attention(
         "bqhd,bkhd->bhqk", q_BTHd * scale, k_BTHd, preferred_element_type=jnp.float32
     )
     together = pairs_BT[:, None, :, None] == pairs_BT[:, None, None, :]
+    if causal:
+        place = jnp.arange(pairs_BT.shape[1])
+        together &= (place[:, None] >= place[None, :])[None, None]
     scores_BHTT = jnp.where(together, scores_BHTT, -1e30)
     probs_BHTT = jax.nn.softmax(scores_BHTT, axis=-1)
     probs_BHTT = draws.dropout(probs_BHTT, words_B2, layer, site, rate)

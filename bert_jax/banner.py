@@ -6,6 +6,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.data.store import Store
+from bert_jax.picks import slots_for
 from bert_jax.progress import duration
 from bert_jax.setup import Setup
 
@@ -43,6 +44,19 @@ def _data(store: Store) -> str:
     )
 
 
+def _rows(config: ConfigDict) -> str:
+    r = config.rows
+    text = r.format.replace("_", " ") + ("s" if r.format.endswith("pair") else "")
+    label = {"next_sentence": "", "sentence_order": " in or out of order", "none": ""}
+    packed = f", up to {r.pack} packed in a row" if r.pack > 1 else ""
+    return text + label[r.pair_label] + packed
+
+
+def _rate(config: ConfigDict) -> str:
+    m = config.masks
+    return f"{m.rate:.0%}" + (f" to {m.final_rate:.0%}" if m.final_rate else "")
+
+
 def banner(config: ConfigDict, setup: Setup, mesh: Any, directory: str) -> str:
     """Devices, mesh, parameters, data and plan of a run."""
     device = jax.devices()[0]
@@ -58,8 +72,8 @@ def banner(config: ConfigDict, setup: Setup, mesh: Any, directory: str) -> str:
         f"model    {spec.layers} layers of {spec.width}, {spec.heads} heads: "
         f"{sum(parts.values()):,} parameters ({parts['embeddings']:,} in embeddings)",
         _data(setup.store),
-        f"plan     segment pairs, {config.rows.plans} plans, {config.rows.shuffle}; "
-        f"{m.kind} masks{copies}, {m.rate:.0%} {m.selection}; "
+        f"plan     {_rows(config)}, {config.rows.plans} plans, {config.rows.shuffle}; "
+        f"{m.kind} masks{copies}, {_rate(config)} {m.selection} {m.unit}s; "
         + " + ".join(f"{w:g} {name}" for name, w in setup.steps[0].objectives),
         f"adam     peak {o.learning_rate:g}, {o.warmup_steps:,} warmup of "
         f"{o.total_steps:,} steps, {o.schedule}, decay {o.weight_decay:g}, clip "
@@ -98,6 +112,55 @@ def phase_table(setup: Setup, facts: dict[str, Any]) -> str:
         f"      in all {_count(tokens)} tokens, {_flops(total)}"
         + (note if untrained else "")
     )
+    return "\n".join(lines)
+
+
+def budget_table(setup: Setup, rate: float) -> str:
+    """The same steps and rows by other curricula: what the lengths of phases cost.
+
+    Floating-point operations count attention, so a row of 512 costs more than four of
+    128. Copying only the longest length of a recipe (all at 512) is the dear way;
+    copying only the shortest leaves positions untrained.
+    """
+    spec, curriculum = setup.encoder, setup.curriculum
+    ends = (0, *curriculum.ends)
+    rows = sum(
+        (end - begin) * phase.batch_size
+        for phase, begin, end in zip(curriculum.phases, ends, ends[1:], strict=False)
+    )
+    longest = spec.max_positions
+    own = [
+        (s.length, (end - begin) * phase.batch_size / rows, s.masks.slots)
+        for phase, s, begin, end in zip(
+            curriculum.phases, setup.steps, ends, ends[1:], strict=False
+        )
+    ]
+
+    def at(length: int, share: float) -> tuple[int, float, int]:
+        return length, share, slots_for(length, rate, "exact", 0)
+
+    ways = {
+        "configured": own,
+        f"90/10 at {longest // 4} and {longest}": [
+            at(longest // 4, 0.9), at(longest, 0.1),
+        ],
+        f"all at {longest}": [at(longest, 1.0)],
+    }  # fmt: skip
+    flops = {
+        name: sum(rows * share * spec.train_flops(T, K) for T, share, K in way)
+        for name, way in ways.items()
+    }
+    lines = [
+        f"{'the same rows as':>22} {'places':>8} {'compute':>15} {'relative':>9}  "
+        "positions trained"
+    ]
+    for name, way in ways.items():
+        places = sum(rows * share * T for T, share, _ in way)
+        lines.append(
+            f"{name:>22} {_count(places):>8} {_flops(flops[name]):>15} "
+            f"{flops[name] / flops['configured']:>8.2f}x  "
+            f"0..{max(T for T, _, _ in way) - 1} of {longest}"
+        )
     return "\n".join(lines)
 
 

@@ -1,12 +1,12 @@
 """What one gets without a model, on the same held-out rows.
 
 * unigram: every masked token guessed by its frequency in the training text;
-* majority: every pair given the commoner next-sentence label;
+* majority: every pair given the commoner label;
 * overlap: the label guessed from the words the two segments share, weighted by rarity.
   How much of the next-sentence task is topic shows here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bert_jax import statistics
 from bert_jax.batch import Batch
 from bert_jax.data import batches
 from bert_jax.data.heldout import EvalSet
-from bert_jax.data.rows import RANDOM, RowSpec
+from bert_jax.data.rows import RANDOM
 from bert_jax.data.store import Store
 from bert_jax.data.stream import RowStream
 from bert_jax.statistics import Estimate
@@ -77,26 +77,25 @@ def _threshold(scores: np.ndarray, random: np.ndarray) -> float:
 def measure(store: Store, rows: EvalSet, seed: int) -> Baselines:
     """All three, the overlap threshold fitted on training pairs of the same length."""
     nats_V = unigram(store)
-    spec = RowSpec(length=rows.spec.rows.length, seed=seed)
+    weight = rows.batch.weight_BP[:, 0]
+    spec = replace(rows.spec.rows, seed=seed, held_out=False)
     stream = RowStream(store, spec, 1, "all_plans")
     place = np.arange(min(FIT_PAIRS, stream.cycle))
     address = stream.locate(place)
-    columns = stream.columns(address)
-    training = batches.gather(store, columns, address, place, rows.spec)
+    training = batches.gather(store, stream.plans, address, place, rows.spec)
+    paired = training.weight_BP[:, 0] > 0
     threshold = _threshold(
-        overlap_scores(training, nats_V), training.nsp_BP[:, 0] == RANDOM
+        overlap_scores(training, nats_V)[paired],
+        training.label_BP[paired, 0] == RANDOM,
     )
-    label = rows.batch.nsp_BP[:, 0]
+    label = rows.batch.label_BP[:, 0]
     guess = (overlap_scores(rows.batch, nats_V) < threshold).astype(np.int32)
-    majority = int(label.mean() >= 0.5)
-    ones = np.ones(len(label))
+    majority = int((label * weight).sum() >= 0.5 * weight.sum())
     return Baselines(
         unigram_V=nats_V,
         best_token=int(np.argmin(nats_V)),
-        majority=statistics.ratio(
-            (label == majority).astype(float), ones, rows.document
-        ),
+        majority=statistics.ratio((label == majority) * weight, weight, rows.document),
         majority_label=majority,
-        overlap=statistics.ratio((guess == label).astype(float), ones, rows.document),
+        overlap=statistics.ratio((guess == label) * weight, weight, rows.document),
         overlap_correct=guess == label,
     )

@@ -22,11 +22,26 @@ class Batch(NamedTuple):
     pairs_BT: Array  # int32, 1.. per packed pair, 0 = padding; attention stays inside
     positions_BT: Array  # int32, offset inside the pair; index of the position table
     maskable_BT: Array  # bool, candidates for masking: neither [CLS] nor [SEP] nor pad
+    words_BT: Array  # int32, 1.. per word of a pair where maskable, else 0
     starts_BP: Array  # int32, where the [CLS] of each pair stands
     plans_BP: Array  # int32, plan the pair comes from ...
     rows_BP: Array  # int32, ... its row in that plan ...
     reads_BP: Array  # int32, ... and how often that row was read before
     picks_BP: Array  # int32, tokens to predict (exact selection), made by the host
-    nsp_BP: Array  # int32, next-sentence label of 2018: 0 = actual next, 1 = random
-    weight_BP: Array  # float32, 1 for a pair, 0 for an unused place
+    rate_BP: Array  # float32, share of tokens to predict (independent selection)
+    label_BP: Array  # int32, 0 = actual next or in order, 1 = random or swapped
+    weight_BP: Array  # float32, 1 for a pair with a label, else 0
     place_B: Array  # int32, place of the row in the global batch; addresses dropout
+    # Masks that came with the rows: int32 positions and tokens in their place, and
+    # bool slots in use, each [B, K]; None where the device draws them.
+    given: Any = None
+
+    def take(self, index: Any) -> "Batch":
+        """Some of the rows, by an index along B."""
+
+        def picked(field: Any) -> Any:
+            if field is None or isinstance(field, tuple):
+                return field and tuple(part[index] for part in field)
+            return field[index]
+
+        return Batch(*(picked(field) for field in self))

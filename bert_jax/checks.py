@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import optim
 from bert_jax.data.piece_learning import RULES
+from bert_jax.data.rows import FORMATS, PAIR_LABELS
 from bert_jax.data.sentencepieces import MODEL_TYPES
 from bert_jax.data.stream import SHUFFLES
 from bert_jax.data.vocabularies import KINDS
@@ -25,17 +26,23 @@ CHOICES = {
     "model.gelu": GELUS,
     "model.compute_dtype": DTYPES,
     "rows.shuffle": SHUFFLES,
-    "masks.kind": ("static", "dynamic"),
+    "rows.format": FORMATS,
+    "rows.pair_label": PAIR_LABELS,
+    "masks.kind": ("static", "dynamic", "given"),
+    "masks.unit": ("token", "word", "span"),
+    "masks.pool": ("vocabulary", "ordinary"),
     "masks.selection": ("exact", "independent"),
     "optimizer.schedule": tuple(optim.SCHEDULES),
 }
 SHARES = (
     "model.dropout", "model.attention_dropout", "rows.short_seq_prob",
     "rows.random_next_prob", "masks.rate", "masks.mask_share", "masks.random_share",
+    "masks.final_rate", "masks.span_p", "model.generator",
 )  # fmt: skip
 POSITIVE = (
     "vocabulary.size", "model.layers", "model.width", "model.heads", "model.inner",
-    "model.max_positions", "rows.plans", "masks.copies", "eval.every", "eval.pairs",
+    "model.max_positions", "rows.plans", "rows.pack", "masks.copies",
+    "masks.span_max", "eval.every", "eval.pairs",
     "checkpoint.every", "checkpoint.keep", "log.every", "machine.eval_batch",
     "machine.loader_threads",
 )  # fmt: skip
@@ -62,18 +69,14 @@ def check_config(config: ConfigDict, flat: Mapping[str, object], devices: int) -
     for path in ("machine.micro_batch", "masks.max_predictions"):
         if int(flat[path]) < 0:  # type: ignore[call-overload]
             raise Refusal(f"{path}={flat[path]} must be 0 (chosen for you) or more")
-    if config.masks.mask_share + config.masks.random_share > 1 + 1e-9:
-        raise Refusal(
-            f"masks.mask_share={config.masks.mask_share} and masks.random_share="
-            f"{config.masks.random_share} add to more than 1; the rest is kept as it is"
-        )
-    if config.masks.rate == 0:
-        raise Refusal("masks.rate=0 predicts nothing; the paper's rate is 0.15")
     if config.model.width % config.model.heads:
         raise Refusal(
             f"model.width={config.model.width} does not split over model.heads="
             f"{config.model.heads}; use heads = width / 64 = {config.model.width // 64}"
         )
+    _check_rows(config)
+    _check_masks(config)
+    _check_objectives(config)
     _check_phases(config, devices)
     total = sum(steps for _, steps, _ in config.phases)
     if config.optimizer.warmup_steps > total:
@@ -87,6 +90,86 @@ def check_config(config: ConfigDict, flat: Mapping[str, object], devices: int) -
         raise Refusal(
             f"machine.eval_batch={config.machine.eval_batch} does not split over "
             f"{devices} devices; use a multiple, e.g. {devices * 8}"
+        )
+
+
+def _check_rows(config: ConfigDict) -> None:
+    """Refuses labels that a format cannot have, and packing where rows are given."""
+    r = config.rows
+    if r.format in ("full_sentences", "doc_sentences") and r.pair_label != "none":
+        raise Refusal(
+            f"rows.format={r.format} has one segment a row and so no pair label; set "
+            "rows.pair_label=none and objectives.nsp=0, or use segment_pair or "
+            "sentence_pair"
+        )
+    if r.format == "given" and r.pack > 1:
+        raise Refusal(
+            f"rows.pack={r.pack}: given rows are read one in a row; set rows.pack=1"
+        )
+    if (config.masks.kind == "given") > (r.format == "given"):
+        raise Refusal(
+            f"masks.kind=given needs rows.format=given, which is {r.format}; masks "
+            "come with the rows of --corpus 'tfrecord:GLOB'"
+        )
+
+
+def _check_masks(config: ConfigDict) -> None:
+    """Refuses shares and rates that cannot be."""
+    m = config.masks
+    if m.mask_share + m.random_share > 1 + 1e-9:
+        raise Refusal(
+            f"masks.mask_share={m.mask_share} and masks.random_share="
+            f"{m.random_share} add to more than 1; the rest is kept as it is"
+        )
+    if m.rate == 0:
+        raise Refusal("masks.rate=0 predicts nothing; the paper's rate is 0.15")
+    if m.final_rate and m.kind != "dynamic":
+        raise Refusal(
+            f"masks.final_rate={m.final_rate} changes the rate at every step, and "
+            f"{m.kind} masks do not change; set masks.kind=dynamic"
+        )
+    if m.unit == "span" and (m.selection != "exact" or not m.span_p):
+        raise Refusal(
+            "masks.unit=span needs masks.selection=exact and masks.span_p above 0, got "
+            f"{m.selection} and {m.span_p}"
+        )
+
+
+def _check_objectives(config: ConfigDict) -> None:
+    """Refuses objectives that cannot be learned together, or from these rows."""
+    weights = config.objectives.to_dict()
+    on = {name for name, weight in weights.items() if weight > 0}
+    negative = [name for name, weight in weights.items() if weight < 0]
+    if negative:
+        raise Refusal(f"objectives.{negative[0]} is below 0; 0 leaves it out")
+    mains = on & {"mlm", "ltr", "generator"}
+    if len(mains) != 1:
+        raise Refusal(
+            f"objectives {', '.join(sorted(mains)) or 'that name a token: none'}: one "
+            "of mlm, ltr and generator must have a weight, and one alone"
+        )
+    if ("rtd" in on) != ("generator" in on):
+        raise Refusal(
+            "objectives.rtd and objectives.generator go together (ELECTRA: 50 and 1); "
+            f"got {weights['rtd']} and {weights['generator']}"
+        )
+    if "rtd" in on and not config.model.generator:
+        raise Refusal("objectives.rtd needs model.generator above 0, e.g. 0.25")
+    for name, label in (("nsp", "next_sentence"), ("sop", "sentence_order")):
+        if name in on and config.rows.pair_label != label:
+            raise Refusal(
+                f"objectives.{name}={weights[name]} needs rows.pair_label={label}, "
+                f"which is {config.rows.pair_label}; set that, or objectives.{name}=0"
+            )
+    if ("ltr" in on) != config.model.causal:
+        raise Refusal(
+            f"objectives.ltr={weights['ltr']} and model.causal={config.model.causal}: "
+            "a left-to-right model needs both, any other neither"
+        )
+    if config.model.causal and on & {"nsp", "sop"}:
+        raise Refusal(
+            "under model.causal the first position sees nothing of the row, so no pair "
+            "label can be read from it; set objectives.nsp=0 and objectives.sop=0"
         )
 
 

@@ -51,15 +51,25 @@ KEYS = (
     Key("model.attention_dropout", 0.1, RECIPE, "of attention probabilities"),
     Key("model.initializer_range", 0.02, RECIPE, "truncated normal, before the cut"),
     Key("model.compute_dtype", "float32", RECIPE, "float32 | bfloat16, activations"),
+    Key("model.causal", False, RECIPE, "attend to the left alone; for ltr"),
+    Key("model.generator", 0.25, RECIPE, "rtd: width of the generator as a share"),
     # Rows
+    Key("rows.format", "segment_pair", RECIPE, "|sentence_pair|full_sentences|..."),
+    Key("rows.pair_label", "next_sentence", RECIPE, "|sentence_order|none"),
+    Key("rows.pack", 1, RECIPE, "rows in one row of the batch, at most; 1 = none"),
     Key("rows.plans", 10, RECIPE, "N plans cycled; the script's dupe_factor"),
     Key("rows.shuffle", "all_plans", RECIPE, "all_plans (2018) | per_pass"),
     Key("rows.short_seq_prob", 0.1, RECIPE, "documents with a short target length"),
     Key("rows.random_next_prob", 0.5, RECIPE, "share of random second segments"),
     # Masks
-    Key("masks.kind", "static", RECIPE, "static (2018) | dynamic"),
+    Key("masks.kind", "static", RECIPE, "static (2018) | dynamic | given"),
     Key("masks.copies", 1, RECIPE, "static: mask patterns a row has; 10 in RoBERTa"),
+    Key("masks.unit", "token", RECIPE, "token (2018) | word (whole words) | span"),
     Key("masks.rate", 0.15, RECIPE, "share of tokens predicted"),
+    Key("masks.final_rate", 0.0, RECIPE, "rate of the last step, in a line; 0 = rate"),
+    Key("masks.pool", "vocabulary", RECIPE, "random tokens: vocabulary | ordinary"),
+    Key("masks.span_p", 0.2, RECIPE, "span: of the geometric length, in words"),
+    Key("masks.span_max", 10, RECIPE, "span: longest, in words"),
     Key("masks.mask_share", 0.8, RECIPE, "of those, replaced by [MASK]"),
     Key("masks.random_share", 0.1, RECIPE, "of those, replaced by any token"),
     Key("masks.selection", "exact", RECIPE, "exact count a row (2018) | independent"),
@@ -67,6 +77,10 @@ KEYS = (
     # Objectives: weight of each in the total
     Key("objectives.mlm", 1.0, RECIPE, "masked language model"),
     Key("objectives.nsp", 1.0, RECIPE, "next sentence; 0 = same batches, no loss"),
+    Key("objectives.sop", 0.0, RECIPE, "sentence order (ALBERT)"),
+    Key("objectives.ltr", 0.0, RECIPE, "left-to-right language model (table 5)"),
+    Key("objectives.generator", 0.0, RECIPE, "masked language model of a generator"),
+    Key("objectives.rtd", 0.0, RECIPE, "replaced-token detection (ELECTRA: 50)"),
     # Length curriculum
     Key(
         "phases",

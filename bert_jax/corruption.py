@@ -8,7 +8,8 @@ Two forms of the same rule (Devlin et al. 2018, section 3.1; Appendix C.2 for sh
   only predicted positions meet the vocabulary matmul, and draws addressed by row.
 
 To change the masking rule change ``_replace`` (what a chosen token turns into) or
-``_select`` (which tokens are chosen); nothing else in the project knows either.
+``_select`` (which tokens are chosen; whole words and spans: ``units``); nothing else in
+the project knows either.
 """
 
 import functools
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax import draws
+from bert_jax import draws, units
 from bert_jax.batch import Batch
 
 Array = Any
@@ -85,15 +86,23 @@ def corrupt_for_bert(
 
 @dataclass(frozen=True)
 class MaskSpec:
-    """Static facts of the masking rule; hashable, so it can be closed over by jit."""
+    """Static facts of the masking rule; hashable, so it can be closed over by jit.
+
+    How much is chosen comes with the batch: ``picks_BP`` tokens of a pair where the
+    selection is "exact", each unit with probability ``rate_BP`` where "independent".
+    """
 
     vocab_size: int
     mask_id: int
     slots: int  # K, prediction slots of a row
-    rate: float = 0.15
     mask_share: float = 0.8
     random_share: float = 0.1
-    selection: str = "exact"  # exact: picks_BP per pair; independent: each by `rate`
+    selection: str = "exact"
+    unit: str = "token"  # token | word | span
+    pool: str = "vocabulary"  # random tokens: any (2018) | ordinary: none of `reserved`
+    reserved: tuple[int, ...] = ()  # ids, sorted
+    span_p: float = 0.2  # of the geometric length of a span, in words
+    span_max: int = 10  # words
 
 
 class Targets(NamedTuple):
@@ -117,22 +126,26 @@ def _replace(
         jnp.where(share < spec.mask_share + spec.random_share, RANDOMED, KEPT),
     )
     # Modulo bias is below V / 2**32: one part in 10**5 for V = 30522.
-    drawn = (bits_token % jnp.uint32(spec.vocab_size)).astype(tokens.dtype)
+    left_out = spec.reserved if spec.pool == "ordinary" else ()
+    drawn = (bits_token % jnp.uint32(spec.vocab_size - len(left_out))).astype(jnp.int32)
+    if left_out:
+        # The n-th ordinary id is n plus the reserved ids below it.
+        gaps = jnp.asarray(left_out, jnp.int32) - jnp.arange(len(left_out))
+        drawn += jnp.searchsorted(gaps, drawn, side="right").astype(jnp.int32)
+    drawn = drawn.astype(tokens.dtype)
     mask_id = jnp.asarray(spec.mask_id, tokens.dtype)
     replaced = jnp.where(kinds == MASKED, mask_id, tokens)
     return jnp.where(kinds == RANDOMED, drawn, replaced), kinds.astype(jnp.int32)
 
 
 def _select(scores_BT: Array, batch: Batch, spec: MaskSpec) -> Array:
-    """bool [B, T]: positions chosen, before the limit of K slots.
+    """bool [B, T]: tokens chosen one by one, before the limit of K slots.
 
     Scores are distinct-looking uniform integers, -1 where a position is no candidate.
     """
     if spec.selection == "independent":
-        highest = jnp.int32(round(spec.rate * 2**31) - 1)
-        return (scores_BT >= 0) & (scores_BT <= highest)
-    pair_BT = jnp.maximum(batch.pairs_BT - 1, 0)
-    picks_BT = jnp.take_along_axis(batch.picks_BP, pair_BT, axis=1)
+        return (scores_BT >= 0) & (scores_BT < units.highest(batch))
+    picks_BT = units.of_pair(batch.picks_BP, batch)
     # Rank of each candidate among the candidates of its own pair; equal scores (one
     # chance in 2**31) go to the earlier position.
     place = jnp.arange(scores_BT.shape[1])
@@ -156,12 +169,22 @@ def corrupt(keys_BP: Array, batch: Batch, spec: MaskSpec) -> tuple[Array, Target
     Returns:
       tokens_BT as the model sees them, and the targets in K slots by position.
     """
-    pair_BT = jnp.maximum(batch.pairs_BT - 1, 0)
-    keys_BT = jnp.take_along_axis(keys_BP, pair_BT, axis=1)
+    keys_BT = units.of_pair(keys_BP, batch)
     bits_BT3 = draws.position_bits(keys_BT, batch.positions_BT, 3)
     scores_BT = (bits_BT3[..., 0] >> 1).astype(jnp.int32)
     scores_BT = jnp.where(batch.maskable_BT, scores_BT, -1)
-    chosen_BT = _select(scores_BT, batch, spec)
+    kind_bits_BT = bits_BT3[..., 1]
+    if spec.unit == "word":
+        chosen_BT, surplus_B = units.select_words(
+            scores_BT, batch, spec.selection, spec.slots
+        )
+    elif spec.unit == "span":
+        chosen_BT, kind_bits_BT = units.select_spans(
+            keys_BP, batch, spec.slots, spec.span_p, spec.span_max, kind_bits_BT
+        )
+        surplus_B = jnp.zeros(len(chosen_BT), jnp.int32)
+    else:
+        chosen_BT, surplus_B = _select(scores_BT, batch, spec), 0
 
     # Where more are chosen than there are slots, those of lowest score stay: scores
     # are uniform, so the surplus is dropped at random.
@@ -178,7 +201,7 @@ def corrupt(keys_BP: Array, batch: Batch, spec: MaskSpec) -> tuple[Array, Target
 
     labels_BK = at(batch.tokens_BT)
     replaced_BK, kinds_BK = _replace(
-        labels_BK, at(bits_BT3[..., 1]), at(bits_BT3[..., 2]), spec
+        labels_BK, at(kind_bits_BT), at(bits_BT3[..., 2]), spec
     )
     rows = jnp.arange(batch.tokens_BT.shape[0])[:, None]
     # An unused slot writes past the end, which `drop` ignores.
@@ -186,6 +209,6 @@ def corrupt(keys_BP: Array, batch: Batch, spec: MaskSpec) -> tuple[Array, Target
         jnp.asarray(batch.tokens_BT).at[rows, order_BK].set(replaced_BK, mode="drop")
     )
     used = used_BK.astype(jnp.float32)
-    surplus_B = chosen_BT.sum(axis=1) - used_BK.sum(axis=1)
+    surplus_B += chosen_BT.sum(axis=1) - used_BK.sum(axis=1)
     targets = Targets(positions_BK, labels_BK, used, kinds_BK, surplus_B)
     return tokens_BT, targets

@@ -21,6 +21,7 @@ class Stream(IntEnum):
     MASKS = 1
     DROPOUT = 2
     EVAL_MASKS = 3
+    SAMPLES = 4
 
 
 def stream_key(seed: Array, stream: Stream) -> Array:

@@ -15,6 +15,7 @@ from bert_jax.progress import Progress
 from bert_jax.rundir import RunDirectory
 from bert_jax.setup import HeldOut, Setup
 from bert_jax.step import State
+from bert_jax.tally import Tally
 
 
 class Stopped(Exception):
@@ -57,15 +58,20 @@ class Loop:
         device_mesh: Any,
         checkpoints: Checkpoints,
         curves: metrics.Curves,
+        tally: Tally,
     ):
         self.config, self.place, self.plan = config, place, plan
         self.held_out, self.mesh = held_out, device_mesh
-        self.checkpoints, self.curves = checkpoints, curves
+        self.checkpoints, self.curves, self.tally = checkpoints, curves, tally
         self.stopped = False
         self._eval_steps = [
             jax.jit(
                 step.make_eval_step(
-                    plan.encoder, h.masks, h.rows.spec.rows.length, config.eval.seed
+                    plan.encoder,
+                    h.masks,
+                    h.rows.spec.rows.length,
+                    config.eval.seed,
+                    h.objectives,
                 )
             )
             for h in held_out
@@ -118,7 +124,7 @@ class Loop:
                 pending = None
                 self._evaluate(done, state.params)
             if save:
-                self.curves.flush()
+                self._keep_tally(done)
                 self.checkpoints.save(done, state._asdict())
                 saved = done
             if pending is None:
@@ -130,7 +136,7 @@ class Loop:
             self.stopped = True
             new = done > saved
             if new:
-                self.curves.flush()
+                self._keep_tally(done)
                 self.checkpoints.save(done, state._asdict())
                 self.checkpoints.wait()
             self.place.say(
@@ -138,6 +144,11 @@ class Loop:
                 f"{'saved' if new else 'nothing new to save'}; the same command "
                 "continues from there"
             )
+
+    def _keep_tally(self, done: int) -> None:
+        """Counts up to a save, on disk before it."""
+        self.curves.add("tally", done, self.tally.record())
+        self.curves.flush()
 
     def _announce(self, phase: int, done: int) -> None:
         spec = self.plan.steps[phase]
@@ -154,7 +165,7 @@ class Loop:
             "loss": float(numbers["loss"]),
             "learning_rate": float(numbers["learning_rate"]),
             "gradient_norm": float(numbers["gradient_norm"]),
-            "surplus": float(numbers["surplus"]),
+            "surplus": float(numbers["counts"]["surplus"]),
         }
         for name, sums in numbers["sums"].items():
             weight = max(float(sums["weight"]), 1.0)
@@ -162,11 +173,14 @@ class Loop:
             values[f"{name}_accuracy"] = float(sums["correct"]) / weight
         shown = {
             "loss": values["loss"],
-            "mlm": values.get("mlm_accuracy", 0.0),
-            "nsp": values.get("nsp_accuracy", 0.0),
+            **{name: values[f"{name}_accuracy"] for name in numbers["sums"]},
             "lr": values["learning_rate"],
         }
-        tokens = float(numbers["tokens"])
+        phase = self.plan.curriculum.phase_of(done - 1)
+        self.tally.add(phase, numbers["counts"])
+        if numbers["counts"]["without_target"]:
+            self.place.say(f"step {done:,}: no token to predict; the loss of it is 0")
+        tokens = float(numbers["counts"]["tokens"])
         line = self.progress.update(done, tokens, shown, measured)
         if line:
             self.place.say(line)
@@ -184,7 +198,12 @@ class Loop:
         bad = np.flatnonzero(~np.isfinite(np.asarray(numbers["row_nll"])))
         where = "no single row's loss is; the gradient overflowed"
         if bad.size:
-            named = [f"plan {address.plans[r]} row {address.rows[r]}" for r in bad[:8]]
+            named = [
+                f"plan {plan} row {row}"
+                for r in bad[:8]
+                for plan, row in zip(address.plans[r], address.rows[r], strict=True)
+                if row >= 0
+            ]
             more = f" and {bad.size - 8} more" if bad.size > 8 else ""
             where = f"rows {', '.join(named)}{more} of the batch of {len(address.rows)}"
         raise FloatingPointError(
@@ -199,6 +218,7 @@ class Loop:
         for eval_step, held_out in zip(self._eval_steps, self.held_out, strict=True):
             result = evaluate.evaluate(
                 eval_step,
+                held_out.objectives,
                 params,
                 held_out.rows,
                 held_out.baselines,

@@ -43,6 +43,16 @@ def cross_entropy(logits: Array, labels: Array, weights: Array) -> Scores:
     return Scores(nll, correct.astype(jnp.float32), weights)
 
 
+def binary(logits: Array, labels: Array, weights: Array) -> Scores:
+    """Scores of yes-or-no predictions; one logit each, in float32."""
+    logits = logits.astype(jnp.float32)
+    nll = jax.nn.softplus(jnp.where(labels, -logits, logits))
+    counted = weights > 0
+    correct = ((logits > 0) == labels) & counted
+    nll = jnp.where(counted, nll * weights, 0.0)
+    return Scores(nll, correct.astype(jnp.float32), weights)
+
+
 def sums(scores: Scores) -> dict[str, Array]:
     """The three global sums a ratio is made of."""
     return {

@@ -1,7 +1,7 @@
 """Curves: JSON lines first, TensorBoard events beside them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,13 @@ class Curves:
         self._board = SummaryWriter(str(directory), purge_step=restored_step + 1)
 
     def add(
-        self, kind: str, step: int, values: dict[str, float], line: str | None = None
+        self,
+        kind: str,
+        step: int,
+        values: Mapping[str, float],
+        line: str | None = None,
     ) -> None:
-        """Writes one record: kind is "train" or the name of an evaluation.
+        """Writes one record: kind is "train", "tally" or the name of an evaluation.
 
         ``line`` is kept as it was printed.
         """
@@ -50,7 +54,7 @@ class Curves:
             record["line"] = line
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
-        for name, value in values.items():
+        for name, value in values.items() if kind != "tally" else ():
             self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def flush(self) -> None:

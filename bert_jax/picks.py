@@ -1,5 +1,6 @@
 """How many tokens a row must predict: host arithmetic, no jax."""
 
+import functools
 import math
 
 
@@ -16,6 +17,7 @@ def slots_for(length: int, rate: float, selection: str, cap: int) -> int:
     return min(slots, length) if cap == 0 else min(slots, length, cap)
 
 
+@functools.lru_cache(maxsize=64)
 def pick_counts(length: int, rate: float, cap: int) -> list[int]:
     """Tokens to predict in a row of n tokens, for n = 0 .. length.
 

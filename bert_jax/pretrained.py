@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import checkpoint, encoder, setup
+from bert_jax import checkpoint, encoder, specs
 from bert_jax.batch import Batch
 from bert_jax.data import vocabularies
 from bert_jax.data.sentencepieces import SPACE
@@ -82,12 +82,14 @@ class Pretrained:
             pairs_BT=inside.astype(np.int32),
             positions_BT=np.where(inside, np.arange(length), 0).astype(np.int32),
             maskable_BT=inside,
+            words_BT=np.zeros_like(row),
             starts_BP=zeros,
             plans_BP=zeros,
             rows_BP=zeros,
             reads_BP=zeros,
             picks_BP=zeros,
-            nsp_BP=zeros,
+            rate_BP=zeros.astype(np.float32),
+            label_BP=zeros,
             weight_BP=one,
             place_B=np.zeros(1, np.int32),
         )
@@ -157,7 +159,7 @@ def load(run: str | Path, step: int | None = None) -> Pretrained:
         )
     chosen = steps[-1] if step is None else step
     vocab = vocabularies.open_directory(place.path / "tokenizer")
-    spec = setup.encoder_spec(config, len(vocab))
+    spec = specs.encoder_spec(config, len(vocab))
     local = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     target = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=local),

@@ -1,16 +1,12 @@
-"""Config -> everything a run needs before the first step. Config stops at this door.
-
-Below this file nothing receives a configuration; here it is unpacked into specs.
-"""
+"""Everything a run needs before the first step: store, rows, sizes, evaluation."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import draws, memory, mesh, picks, step
+from bert_jax import draws, memory, mesh, picks, specs, step
 from bert_jax.baselines import Baselines
 from bert_jax.baselines import measure as measure_baselines
 from bert_jax.corruption import KEPT, MASKED, RANDOMED, MaskSpec
@@ -24,18 +20,18 @@ from bert_jax.data import (
     store,
     vocabularies,
 )
-from bert_jax.data.batches import BatchSpec, Curriculum
+from bert_jax.data.batches import Curriculum
 from bert_jax.data.heldout import EvalSet
 from bert_jax.data.store import Store
-from bert_jax.data.vocabularies import VocabularySpec
-from bert_jax.data.vocabulary import TokenizerSpec, Vocabulary
+from bert_jax.data.vocabulary import Vocabulary
 from bert_jax.encoder import EncoderSpec
+from bert_jax.evaluate import PAIRS
+from bert_jax.objectives import rule_of
 from bert_jax.optim import OptimizerSpec
 from bert_jax.rundir import Refusal
 from bert_jax.step import StepSpec
 
 SAMPLE = 1024  # rows of a phase on which masking is measured
-STRIP_ACCENTS = {"auto": None, "yes": True, "no": False}
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,7 @@ class HeldOut:
     rows: EvalSet
     masks: MaskSpec
     baselines: Baselines
+    objectives: tuple[str, ...]  # scored on it
 
 
 @dataclass(frozen=True)
@@ -69,76 +66,6 @@ class Setup:
         return [self.encoder.train_flops(s.length, s.masks.slots) for s in self.steps]
 
 
-def vocabulary_spec(config: ConfigDict) -> VocabularySpec:
-    """Vocabulary and tokenizer settings of a configuration."""
-    v = config.vocabulary
-    return VocabularySpec(
-        kind=v.kind,
-        path=v.path,
-        size=v.size,
-        tokenizer=TokenizerSpec(v.lowercase, STRIP_ACCENTS[v.strip_accents]),
-        model_type=v.model_type,
-        rule=v.rule,
-    )
-
-
-def encoder_spec(config: ConfigDict, vocab_size: int) -> EncoderSpec:
-    """Sizes of a configuration."""
-    m = config.model
-    return EncoderSpec(
-        vocab_size=vocab_size,
-        layers=m.layers,
-        width=m.width,
-        heads=m.heads,
-        inner=m.inner,
-        max_positions=m.max_positions,
-        gelu=m.gelu,
-        dropout=m.dropout,
-        attention_dropout=m.attention_dropout,
-        initializer_range=m.initializer_range,
-        compute_dtype=m.compute_dtype,
-    )
-
-
-def optimizer_spec(config: ConfigDict) -> OptimizerSpec:
-    """Optimizer of a configuration; its total is that of the phases."""
-    total = sum(steps for _, steps, _ in config.phases)
-    return OptimizerSpec(total_steps=total, **config.optimizer.to_dict())
-
-
-def mask_spec(config: ConfigDict, length: int, vocab: Any) -> MaskSpec:
-    """Masking rule of a configuration at one length."""
-    m = config.masks
-    return MaskSpec(
-        vocab_size=len(vocab),
-        mask_id=vocab.ids["[MASK]"],
-        slots=picks.slots_for(length, m.rate, m.selection, m.max_predictions),
-        rate=m.rate,
-        mask_share=m.mask_share,
-        random_share=m.random_share,
-        selection=m.selection,
-    )
-
-
-def batch_spec(config: ConfigDict, length: int) -> BatchSpec:
-    """Rows of a configuration at one length."""
-    row_spec = rows.RowSpec(
-        length=length,
-        seed=config.seed,
-        short_seq_prob=config.rows.short_seq_prob,
-        random_next_prob=config.rows.random_next_prob,
-    )
-    static = config.masks.kind == "static"
-    return BatchSpec(
-        rows=row_spec,
-        plans=config.rows.plans,
-        shuffle=config.rows.shuffle,
-        mask_rate=config.masks.rate,
-        max_predictions=config.masks.max_predictions,
-        mask_copies=config.masks.copies if static else 0,
-    )
-
-
 def adopt_vocabulary(config: ConfigDict) -> None:
     """Sets the keys of the vocabulary to what it is, where it is there already.
 
@@ -160,13 +87,13 @@ def adopt_vocabulary(config: ConfigDict) -> None:
         found = (
             store.open_store(remote.fetch(place)).vocabulary
             if kind == "store"
-            else vocabularies.read(vocabulary_spec(config))
+            else vocabularies.read(specs.vocabulary_spec(config))
         )
     except ValueError as error:
         raise Refusal(str(error)) from error
     v.size = len(found)
     if isinstance(found, Vocabulary):
-        names = {value: name for name, value in STRIP_ACCENTS.items()}
+        names = {value: name for name, value in specs.STRIP_ACCENTS.items()}
         v.kind, v.lowercase = "wordpiece", found.spec.lowercase
         v.strip_accents = names[found.spec.strip_accents]
     else:
@@ -185,7 +112,9 @@ def prepare_store(config: ConfigDict) -> Store:
         if kind == "store":
             return store.open_store(remote.fetch(place))
         text = corpus.load(config.corpus)
-        return building.store_of(text, vocabularies.make(text, vocabulary_spec(config)))
+        return building.store_of(
+            text, vocabularies.make(text, specs.vocabulary_spec(config))
+        )
     except ValueError as error:
         raise Refusal(str(error)) from error
 
@@ -196,22 +125,21 @@ def make(config: ConfigDict, tokens: Store, devices: int) -> Setup:
     Raises:
       Refusal: too few documents for pairs, or a device too small.
     """
-    spec = encoder_spec(config, len(tokens.vocabulary))
+    spec = specs.encoder_spec(config, len(tokens.vocabulary))
     phase_specs = [
-        (batch_spec(config, length), steps, size)
+        (specs.batch_spec(config, length), steps, size)
         for length, steps, size in config.phases
     ]
     try:
         # The held-out side first: it is planned soonest and refused soonest.
         heldout_spec = heldout.spec(config.eval.sequence_length, config.eval.seed)
         rows.load_plan(tokens, heldout_spec.rows, 0)
-        curriculum = batches.curriculum(tokens, phase_specs)
-        optimizer = optimizer_spec(config)
-        objectives = tuple(sorted(config.objectives.to_dict().items()))
+        curriculum = batches.curriculum(tokens, phase_specs, config.masks.final_rate)
+        optimizer = specs.optimizer_spec(config)
         room = memory.available()
         steps = []
         for length, _, size in config.phases:
-            masks = mask_spec(config, length, tokens.vocabulary)
+            masks = specs.mask_spec(config, length, tokens.vocabulary)
             on_device = size // devices
             micro = config.machine.micro_batch // devices or memory.micro_batch(
                 spec, length, masks.slots, on_device, room
@@ -221,7 +149,7 @@ def make(config: ConfigDict, tokens: Store, devices: int) -> Setup:
                     encoder=spec,
                     masks=masks,
                     optimizer=optimizer,
-                    objectives=objectives,
+                    objectives=specs.objectives(config),
                     length=length,
                     seed=config.seed,
                     micro_batches=on_device // micro,
@@ -245,14 +173,20 @@ def held_out_sets(config: ConfigDict, setup: Setup) -> list[HeldOut]:
         slots=picks.slots_for(e.sequence_length, 0.15, "exact", 0),
     )
     wanted = [("held-out", fixed, common)]
-    own_masks = mask_spec(config, own_length, vocab)
+    own_masks = specs.mask_spec(config, own_length, vocab)
     if (own, own_masks) != (fixed, common):
         wanted.append(("held-out-own-format", own, own_masks))
     out = []
     for name, spec, masks in wanted:
         chosen = EvalSet(setup.store, spec, e.pairs)
         baselines = measure_baselines(setup.store, chosen, e.seed)
-        out.append(HeldOut(name, chosen, masks, baselines))
+        # A head that learned another label says nothing about this one.
+        usual = {"next_sentence": "nsp", "sentence_order": "sop", "none": None}
+        label = usual[spec.rows.pair_label]
+        names = tuple(
+            n for n, _ in specs.objectives(config) if n not in PAIRS or n == label
+        )
+        out.append(HeldOut(name, chosen, masks, baselines, names))
     return out
 
 
@@ -262,9 +196,10 @@ def measure_masks(setup: Setup) -> list[dict[str, float]]:
     for phase, spec in zip(setup.curriculum.phases, setup.steps, strict=True):
         count = min(SAMPLE, phase.stream.cycle)
         batch = phase.batch(0, range(count))
-        corrupt = jax.jit(step.corrupt, static_argnums=(1, 2, 3, 4))
+        corrupt = jax.jit(step.corrupt, static_argnums=(1, 2, 3, 4, 5))
+        rule = rule_of(name for name, _ in spec.objectives)
         _, targets = corrupt(
-            batch, spec.masks, spec.length, spec.seed, draws.Stream.MASKS
+            batch, spec.masks, spec.length, spec.seed, draws.Stream.MASKS, rule
         )
         used, kinds = np.asarray(targets.weights_BK) > 0, np.asarray(targets.kinds_BK)
         chosen = int(used.sum())

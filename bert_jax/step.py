@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax import corruption, draws, encoder, losses, optim
+from bert_jax import draws, encoder, losses, optim
 from bert_jax.batch import Batch
-from bert_jax.corruption import MaskSpec, Targets
+from bert_jax.corruption import KEPT, MASKED, RANDOMED, MaskSpec, Targets
 from bert_jax.encoder import EncoderSpec
-from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives import OBJECTIVES, Forward, rule_of
 from bert_jax.optim import OptimizerSpec
+from bert_jax.rules import RULES
 
 Array = Any
 
@@ -46,13 +47,18 @@ def init(spec: EncoderSpec, optimizer: OptimizerSpec, seed: int) -> State:
 
 
 def corrupt(
-    batch: Batch, spec: MaskSpec, length: int, seed: int, stream: draws.Stream
+    batch: Batch,
+    spec: MaskSpec,
+    length: int,
+    seed: int,
+    stream: draws.Stream,
+    rule: str = "masked",
 ) -> tuple[Array, Targets]:
-    """The corrupted tokens of a batch and its targets."""
+    """The tokens of a batch that the model sees, and its targets."""
     keys_BP = draws.mask_keys(
         seed, stream, length, batch.plans_BP, batch.rows_BP, batch.reads_BP
     )
-    return corruption.corrupt(keys_BP, batch, spec)
+    return RULES[rule](keys_BP, batch, spec)
 
 
 def _split(tree: Any, parts: int) -> Any:
@@ -72,6 +78,24 @@ def _join(x: Array) -> Array:
     return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
+def _counts(batch: Batch, targets: Targets) -> dict[str, Array]:
+    """What a step trained on, as ``tally.NAMES`` says; int32 sums."""
+    used = targets.weights_BK > 0
+    kinds = {"masked": MASKED, "random": RANDOMED, "kept": KEPT}
+    labelled = batch.weight_BP > 0
+    return {
+        "rows": jnp.int32(len(batch.place_B)),
+        "tokens": (batch.pairs_BT > 0).sum(),
+        "places": jnp.int32(batch.pairs_BT.size),
+        **{name: (used & (targets.kinds_BK == k)).sum() for name, k in kinds.items()},
+        "surplus": targets.surplus_B.sum(),
+        "pairs": batch.pairs_BT.max(axis=1).sum(),
+        "labelled": labelled.sum(),
+        "label_1": (labelled & (batch.label_BP == 1)).sum(),
+        "without_target": 1 - used.any().astype(jnp.int32),
+    }
+
+
 def make_train_step(
     spec: StepSpec,
 ) -> Callable[[State, Batch], tuple[State, dict[str, Any]]]:
@@ -86,6 +110,7 @@ def make_train_step(
     so. Metrics hold global sums, and ``row_nll`` [B], each row's summed MLM and NSP
     loss, for naming rows.
     """
+    rule = rule_of(name for name, _ in spec.objectives)
     optimizer, rate = optim.build(spec.optimizer), spec.optimizer.rate()
 
     def loss(
@@ -96,10 +121,13 @@ def make_train_step(
         words_B2: Array,
         totals: dict[str, Array],
     ) -> tuple[Array, dict[str, Any]]:
-        x_BTD = encoder.encode(params, batch, tokens_BT, spec.encoder, words_B2)
+        address = (spec.seed, spec.length)
+        forward = Forward(
+            params, batch, tokens_BT, targets, spec.encoder, address, words_B2
+        )
         total, aux, row_nll = jnp.float32(0), {}, jnp.zeros(tokens_BT.shape[0])
         for name, weight in spec.objectives:
-            scores = OBJECTIVES[name].score(params, x_BTD, batch, targets, spec.encoder)
+            scores = OBJECTIVES[name].score(forward)
             aux[name] = losses.sums(scores)
             total += weight * losses.ratio(aux[name]["nll"], totals[name])
             row_nll += scores.nll.sum(axis=1)
@@ -107,7 +135,7 @@ def make_train_step(
 
     def train_step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
         tokens_BT, targets = corrupt(
-            batch, spec.masks, spec.length, spec.seed, draws.Stream.MASKS
+            batch, spec.masks, spec.length, spec.seed, draws.Stream.MASKS, rule
         )
         words_B2 = draws.dropout_words(spec.seed, state.step, batch.place_B)
         totals = {
@@ -150,8 +178,7 @@ def make_train_step(
             "finite": finite,
             "gradient_norm": norm,
             "learning_rate": rate(state.step),
-            "surplus": targets.surplus_B.sum(),
-            "tokens": (batch.pairs_BT > 0).sum(),
+            "counts": _counts(batch, targets),
             **aux,
         }
         return State(state.step + 1, params, moments), metrics
@@ -160,30 +187,30 @@ def make_train_step(
 
 
 def make_eval_step(
-    spec: EncoderSpec, masks: MaskSpec, length: int, seed: int
+    spec: EncoderSpec, masks: MaskSpec, length: int, seed: int, names: tuple[str, ...]
 ) -> Callable[[Any, Batch], dict[str, Any]]:
     """``eval_step(params, batch)`` -> scores of every prediction, dropout off.
 
-    ``mlm`` and ``uncorrupted`` are Scores [B, K] of the same positions, the second
-    with nothing hidden; ``nsp`` Scores [B, P]; ``kinds`` int [B, K].
+    Scores by objective. Where masked tokens are predicted by the encoder itself,
+    ``uncorrupted`` are scores of the same positions with nothing hidden. ``kinds`` and
+    ``labels`` int [B, K] are those of the targets, ``replaced`` bool [B, T] where a
+    generator changed a token.
     """
+    rule = rule_of(names)
 
     def eval_step(params: Any, batch: Batch) -> dict[str, Any]:
         tokens_BT, targets = corrupt(
-            batch, masks, length, seed, draws.Stream.EVAL_MASKS
+            batch, masks, length, seed, draws.Stream.EVAL_MASKS, rule
         )
-
-        def scores(name: str, x_BTD: Array) -> losses.Scores:
-            return OBJECTIVES[name].score(params, x_BTD, batch, targets, spec)
-
-        x_BTD = encoder.encode(params, batch, tokens_BT, spec)
-        plain_BTD = encoder.encode(params, batch, batch.tokens_BT, spec)
-        return {
-            "mlm": scores("mlm", x_BTD),
-            "nsp": scores("nsp", x_BTD),
-            "uncorrupted": scores("mlm", plain_BTD),
-            "kinds": targets.kinds_BK,
-            "labels": targets.labels_BK,
-        }
+        seen = Forward(params, batch, tokens_BT, targets, spec, (seed, length))
+        out = {name: OBJECTIVES[name].score(seen) for name in names}
+        if "mlm" in names:
+            plain = Forward(
+                params, batch, batch.tokens_BT, targets, spec, (seed, length)
+            )
+            out["uncorrupted"] = OBJECTIVES["mlm"].score(plain)
+        if "rtd" in names:
+            out["replaced"] = seen.filled_BT != batch.tokens_BT
+        return {**out, "kinds": targets.kinds_BK, "labels": targets.labels_BK}
 
     return eval_step

@@ -16,6 +16,7 @@ from bert_jax.loop import Loop, Signals, Stopped
 from bert_jax.rundir import Refusal, RunDirectory, git_revision
 from bert_jax.setup import Setup
 from bert_jax.step import State
+from bert_jax.tally import Tally
 
 # What Orbax and its storage library raise for a file that is gone or cut short.
 DAMAGED = (ValueError, OSError, KeyError, RuntimeError)
@@ -117,7 +118,8 @@ def _run(
     if done:
         place.say(f"continuing from step {done:,}")
     curves = metrics.Curves(place.path, done)
-    loop = Loop(config, place, plan, held_out, device_mesh, checkpoints, curves)
+    tally = Tally(len(plan.steps), metrics.read(place.metrics))
+    loop = Loop(config, place, plan, held_out, device_mesh, checkpoints, curves, tally)
     signals.training = True
     try:
         loop.train(state, done, signals)
@@ -126,6 +128,9 @@ def _run(
         curves.close()
         checkpoints.close()
     if not loop.stopped:
+        facts = place.provenance()
+        facts["measured"] = tally.measured(plan.flops_per_row())
+        _write_provenance(config, place, facts)
         place.say(banner.finished(time.perf_counter() - began, total))
 
 
@@ -202,6 +207,7 @@ def _introduce(
     for text in report.warnings(plan.store):
         place.say(f"warning: {text}")
     place.say(banner.phase_table(plan, facts))
+    place.say(banner.budget_table(plan, config.masks.rate))
 
 
 def _write_facts(
@@ -224,11 +230,19 @@ def _write_facts(
             facts["events"].append({"step": done, "what": f"{kind} key {line}"})
             place.say(f"changed {line}")
     tokens.vocabulary.write(place.path / "tokenizer")
-    cache.write_json(place.path / "provenance.json", facts)
-    text = provenance.markdown(facts, configs.flatten(config))
-    (place.path / "provenance.md").write_text(text, "utf-8")
+    if "measured" in before:  # of a run that is being extended
+        facts["measured"] = before["measured"]
+    _write_provenance(config, place, facts)
     # Last: a directory with a config.json is one that can be continued.
     place.write_config(config, tokens.content)
+
+
+def _write_provenance(
+    config: ConfigDict, place: RunDirectory, facts: dict[str, Any]
+) -> None:
+    cache.write_json(place.path / "provenance.json", facts)
+    text = provenance.markdown(facts, configs.flatten(config))
+    cache.write_text(place.path / "provenance.md", text)
 
 
 def _state(plan: Setup, place: RunDirectory, done: int, sharding: Any) -> State:

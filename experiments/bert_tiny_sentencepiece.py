@@ -2,7 +2,7 @@
 
     python launch/tpu_pod.py --exp bert_tiny_sentencepiece
 
-Two CPU cores with other work on them, CPython 3.11, 12m13s; 4,000 unigram pieces, 0.20 %
+Two CPU cores with other work on them, CPython 3.11, 12m13s; 4,000 unigram pieces, 0.2 %
 [UNK]. At the last step, 4,000 pairs of 32 held-out documents (+- one standard error):
 
     mlm_loss 3.784 +- 0.047 (unigram 6.389, gain 2.605 +- 0.032)

@@ -28,12 +28,14 @@ def make_batch(lengths, T, picked, plans=0, rows=None, reads=0, offset=0):
         pairs_BT=inside.astype(np.int32),
         positions_BT=np.where(inside, at, 0).astype(np.int32),
         maskable_BT=inside & ~special,
+        words_BT=np.where(inside & ~special, at, 0).astype(np.int32),
         starts_BP=column(0),
         plans_BP=column(plans),
         rows_BP=column(np.arange(B) if rows is None else rows),
         reads_BP=column(reads),
         picks_BP=column(picked),
-        nsp_BP=column(0),
+        rate_BP=np.full((B, 1), 0.15, np.float32),
+        label_BP=column(0),
         weight_BP=np.ones((B, 1), np.float32),
         place_B=(np.arange(B) + offset).astype(np.int32),
     )
@@ -191,27 +193,31 @@ def test_padding_is_inert():
         np.testing.assert_array_equal(left, right)
 
 
-def test_packing_is_inert():
+@pytest.mark.parametrize("unit", ["token", "word", "span"])
+def test_packing_is_inert(unit):
     """Two rows packed into one get the masks they had alone."""
-    spec = MaskSpec(VOCAB, MASK, 19)
+    spec = MaskSpec(VOCAB, MASK, 19, unit=unit)
     alone = make_batch([40, 24], 64, [6, 4], rows=[7, 9])
-    packed = Batch(
-        *(
-            np.concatenate([f[0, :40], f[1, :24]])[None] if f.shape == (2, 64) else f
-            for f in alone
-        )
-    )
+    alone = alone._replace(words_BT=(alone.words_BT + 1) // 2)  # two tokens a word
+
+    def joined(field):
+        if field is None or field.shape != (2, 64):
+            return field
+        return np.concatenate([field[0, :40], field[1, :24]])[None]
+
+    packed = Batch(*(joined(field) for field in alone))
     packed = packed._replace(
         pairs_BT=np.repeat([1, 2], [40, 24])[None],
         **{
             name: getattr(alone, name).T
-            for name in ("plans_BP", "rows_BP", "reads_BP", "picks_BP", "starts_BP")
+            for name in alone._fields
+            if name.endswith("_BP")
         },
     )
     a, _ = run(alone, spec)
     b, targets = run(packed, spec)
     np.testing.assert_array_equal(np.concatenate([a[0, :40], a[1, :24]]), b[0])
-    assert targets.weights_BK.sum() == 10
+    assert targets.weights_BK.sum() == 10 if unit == "token" else 6
 
 
 def test_masks_are_addressed():
@@ -220,7 +226,7 @@ def test_masks_are_addressed():
     rows = np.arange(6)
     whole, _ = run(make_batch(np.full(6, 64), 64, 9, rows=rows), spec)
     batch = make_batch(np.full(6, 64), 64, 9, rows=rows)
-    back = Batch(*(np.asarray(f)[::-1] for f in batch))
+    back = batch.take(slice(None, None, -1))
     part, _ = run(back, spec)
     np.testing.assert_array_equal(whole, part[::-1])
     # Another read (dynamic), plan, seed or length of the phase is another mask.

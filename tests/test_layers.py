@@ -12,12 +12,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "bert_jax"
 # Lower layers know nothing of higher ones; within a layer, see the order of the lines.
 LAYERS = {
     "batch": 0, "picks": 0, "draws": 0, "corruption": 0, "losses": 0, "optim": 0,
-    "mesh": 0, "attention": 0, "statistics": 0,
+    "mesh": 0, "attention": 0, "statistics": 0, "rules": 0, "units": 0,
     "encoder": 1, "data": 1, "checkpoint": 1, "metrics": 1, "prefetch": 1,
     "objectives": 2, "memory": 2, "baselines": 2,
-    "step": 3, "config": 3, "rundir": 3, "progress": 3, "evaluate": 3,
+    "step": 3, "tally": 1, "config": 3, "rundir": 3, "progress": 3, "evaluate": 3,
+    "specs": 3,
     "checks": 4, "setup": 4, "banner": 4, "loop": 4, "train": 4,
-    "pretrained": 5, "__init__": 6,
+    "pretrained": 5, "replay": 5, "__init__": 6,
 }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def test_overlap_finds_topics(toy_store):
     rows = EvalSet(toy_store, heldout.spec(48, 0), 300)
     found = baselines.measure(toy_store, rows, seed=0)
     assert found.overlap.value > found.majority.value + 0.05
-    label = rows.batch.nsp_BP[:, 0]
+    label = rows.batch.label_BP[:, 0]
     assert found.majority.value == pytest.approx(max(label.mean(), 1 - label.mean()))
 
 

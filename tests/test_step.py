@@ -126,8 +126,8 @@ def test_padding_is_inert(toy_store):
     short = phase.batch(0, range(8))
     wider = replace(phase.spec, rows=replace(rows, length=64))
     address = phase.stream.locate(np.arange(8))
-    columns = phase.stream.columns(address)
-    long = batches.gather(toy_store, columns, address, np.arange(8), wider)
+    plans = phase.stream.plans
+    long = batches.gather(toy_store, plans, address, np.arange(8), wider)
     assert long.tokens_BT.shape == (8, 64)
     _, x = take(spec, short, steps=1)
     _, y = take(spec, long, steps=1)

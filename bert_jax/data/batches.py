@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bert_jax import picks
 from bert_jax.batch import Batch
-from bert_jax.data import stream
-from bert_jax.data.rows import Plan, RowSpec
+from bert_jax.data import given, rows, stream
+from bert_jax.data.rows import NO_LABEL, Plan, RowSpec
 from bert_jax.data.store import Store
 from bert_jax.data.stream import Address
 
@@ -23,57 +24,114 @@ class BatchSpec:
     mask_rate: float
     max_predictions: int  # 0 = no cap
     mask_copies: int  # 0 = dynamic masks; n = static, n copies per row
+    pack: int = 1  # rows in one row of the batch, at most
+    given: bool = False  # masks are those that came with the rows
 
 
 def gather(
-    store: Store, columns: Plan, address: Address, place: np.ndarray, spec: BatchSpec
+    store: Store,
+    plans: list[Plan],
+    address: Address,
+    place: np.ndarray,
+    spec: BatchSpec,
+    rate: float | None = None,
+    masks: given.Masks | None = None,
 ) -> Batch:
-    """Rows ``[CLS] A [SEP] B [SEP]`` as a Batch of one pair a row.
+    """Rows ``[CLS] span [SEP] span [SEP] ...`` as a Batch, packed where asked for.
 
     Args:
       store: the tokens.
-      columns: spans of the rows, from the stream.
-      address: where the rows come from; addresses the masks.
+      plans: by plan number.
+      address: rows wanted, [B, P]; addresses the masks.
       place: int [B], place of each row in the global batch; addresses dropout.
       spec: length and masking counts.
+      rate: share of tokens to predict; that of the spec by default.
+      masks: those that came with the rows of plan 0.
     """
-    ids = store.vocabulary.ids
-    a_B1 = columns.length_a[:, None].astype(np.int64)
-    b_B1 = columns.length_b[:, None].astype(np.int64)
-    at_1T = np.arange(spec.rows.length)[None, :]
-    in_a = (at_1T >= 1) & (at_1T <= a_B1)
-    in_b = (at_1T >= a_B1 + 2) & (at_1T <= a_B1 + b_B1 + 1)
-    source_BT = np.where(in_a, columns.start_a[:, None] + at_1T - 1, 0)
-    start_b_B1 = columns.start_b[:, None] - a_B1 - 2
-    source_BT = np.where(in_b, start_b_B1 + at_1T, source_BT)
+    ids, B, T = store.vocabulary.ids, len(place), spec.rows.length
+    row_N, number_N = np.nonzero(address.rows >= 0)  # N pairs, row after row
+    pairs = rows.take(
+        plans, address.plans[row_N, number_N], address.rows[row_N, number_N]
+    )
+    length_N = pairs.lengths()
+    ends_N = np.cumsum(length_N)
+    # Where each pair begins in the flat batch: its row, behind the pairs before it.
+    before_N = ends_N - length_N
+    first_N = row_N * T + before_N - before_N[np.searchsorted(row_N, row_N)]
 
-    length_B1 = a_B1 + b_B1 + 3
-    inside = at_1T < length_B1
-    tokens = np.asarray(store.tokens[source_BT.ravel()]).reshape(source_BT.shape)
-    tokens = np.where(in_a | in_b, tokens.astype(np.int32), ids["[SEP]"])
-    tokens[:, 0] = ids["[CLS]"]
-    tokens = np.where(inside, tokens, ids["[PAD]"]).astype(np.int32)
+    # [SEP] everywhere in a pair, then [CLS] first and the tokens of each span.
+    tokens, maskable = np.full(B * T, ids["[PAD]"], np.int32), np.zeros(B * T, bool)
+    segments, numbers, positions, words = (np.zeros(B * T, np.int32) for _ in range(4))
+    within = rows.ragged(length_N)
+    flat = np.repeat(first_N, length_N) + within
+    tokens[flat], tokens[first_N] = ids["[SEP]"], ids["[CLS]"]
+    numbers[flat] = np.repeat(number_N + 1, length_N)
+    positions[flat] = within
 
-    counts = picks.pick_counts(spec.rows.length, spec.mask_rate, spec.max_predictions)
+    spans_N = np.diff(pairs.first)
+    length_S = pairs.length.astype(np.int64)
+    ends_S = np.cumsum(length_S + 1)  # each with its [SEP]
+    begins_S = ends_S - length_S - 1
+    inside_S = begins_S - np.repeat(begins_S[pairs.first[:-1]], spans_N)
+    first_S = np.repeat(first_N, spans_N) + 1 + inside_S
+    within = rows.ragged(length_S)
+    flat = np.repeat(first_S, length_S) + within
+    tokens[flat] = store.tokens[np.repeat(pairs.start, length_S) + within]
+    maskable[flat] = True
+    flat = np.repeat(first_S, length_S + 1) + rows.ragged(length_S + 1)
+    segments[flat] = np.repeat(pairs.segment, length_S + 1)
+
+    # A span begins a word even where truncation left it the middle of one: words
+    # never go on across a [SEP].
+    opens = maskable & store.vocabulary.word_starts[tokens]
+    opens[first_S] = True
+    count = np.cumsum(opens)
+    flat = np.flatnonzero(numbers)
+    words[flat] = count[flat] - np.repeat(count[first_N], length_N)
+    words[~maskable] = 0
+
+    shape = address.rows.shape
+    rate = spec.mask_rate if rate is None else rate
+    counts = picks.pick_counts(T, rate, spec.max_predictions)
     reads = address.reads % spec.mask_copies if spec.mask_copies else address.reads
+    paired = pairs.label != NO_LABEL
 
-    def column(values: np.ndarray, dtype: type = np.int32) -> np.ndarray:
-        return np.asarray(values).astype(dtype)[:, None]
+    def per_pair(values: Any, dtype: type = np.int32) -> np.ndarray:
+        out: np.ndarray = np.zeros(shape, dtype)
+        out[row_N, number_N] = values
+        return out
 
     return Batch(
-        tokens_BT=tokens,
-        segments_BT=((at_1T >= a_B1 + 2) & inside).astype(np.int32),
-        pairs_BT=inside.astype(np.int32),
-        positions_BT=np.where(inside, at_1T, 0).astype(np.int32),
-        maskable_BT=in_a | in_b,
-        starts_BP=np.zeros((len(place), 1), np.int32),
-        plans_BP=column(address.plans),
-        rows_BP=column(address.rows),
-        reads_BP=column(reads),
-        picks_BP=np.array(counts, np.int32)[length_B1],
-        nsp_BP=column(columns.label),
-        weight_BP=np.ones((len(place), 1), np.float32),
+        tokens_BT=tokens.reshape(B, T),
+        segments_BT=segments.reshape(B, T),
+        pairs_BT=numbers.reshape(B, T),
+        positions_BT=positions.reshape(B, T),
+        maskable_BT=maskable.reshape(B, T),
+        words_BT=words.reshape(B, T),
+        starts_BP=per_pair(first_N - row_N * T),
+        plans_BP=per_pair(address.plans[row_N, number_N]),
+        rows_BP=per_pair(address.rows[row_N, number_N]),
+        reads_BP=per_pair(reads[row_N, number_N]),
+        picks_BP=per_pair(np.array(counts, np.int32)[length_N]),
+        rate_BP=per_pair(np.float32(rate), np.float32),
+        label_BP=per_pair(np.where(paired, pairs.label, 0)),
+        weight_BP=per_pair(paired, np.float32),
         place_B=place.astype(np.int32),
+        given=masks and _given(masks, address.rows[:, 0]),
+    )
+
+
+def _given(masks: given.Masks, rows_B: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Positions, tokens in their place and slots in use, each [B, K]."""
+    counts = masks.first[rows_B + 1] - masks.first[rows_B]
+    slots = int(np.diff(masks.first).max())
+    index = masks.first[rows_B][:, None] + np.arange(slots)
+    used = np.arange(slots) < counts[:, None]
+    index = np.where(used, index, 0)
+    return (
+        np.where(used, masks.place[index], 0).astype(np.int32),
+        np.where(used, masks.token[index], 0).astype(np.int32),
+        used,
     )
 
 
@@ -82,14 +140,16 @@ class Phase:
 
     def __init__(self, store: Store, spec: BatchSpec, batch_size: int):
         self.store, self.spec, self.batch_size = store, spec, batch_size
-        self.stream = stream.make(store, spec.rows, spec.plans, spec.shuffle)
+        self.stream = stream.make(store, spec.rows, spec.plans, spec.shuffle, spec.pack)
+        self.masks = given.masks(store, spec.rows) if spec.given else None
 
-    def batch(self, position: int, places: range) -> Batch:
+    def batch(self, position: int, places: range, rate: float | None = None) -> Batch:
         """Rows ``places`` of the global batch that begins at a stream position."""
         place = np.arange(places.start, places.stop)
         address = self.stream.locate(position + place)
-        columns = self.stream.columns(address)
-        return gather(self.store, columns, address, place, self.spec)
+        return gather(
+            self.store, self.stream.plans, address, place, self.spec, rate, self.masks
+        )
 
 
 @dataclass(frozen=True)
@@ -103,6 +163,7 @@ class Curriculum:
     phases: Sequence[Phase]
     ends: tuple[int, ...]
     starts: tuple[int, ...]
+    final_rate: float = 0.0  # masking rate goes there in a line; 0 = it stays
 
     def phase_of(self, step: int) -> int:
         """Number of the phase that step (counted from 0) belongs to."""
@@ -118,7 +179,14 @@ class Curriculum:
     def batch(self, step: int, places: range) -> Batch:
         """The rows of a step, those at ``places`` of its global batch."""
         phase = self.phases[self.phase_of(step)]
-        return phase.batch(self.position(step), places)
+        return phase.batch(self.position(step), places, self.rate(step))
+
+    def rate(self, step: int) -> float:
+        """Share of tokens to predict in a step."""
+        begin = self.phases[self.phase_of(step)].spec.mask_rate
+        if not self.final_rate:
+            return begin
+        return begin + (self.final_rate - begin) * step / max(self.ends[-1] - 1, 1)
 
     def address(self, step: int) -> Address:
         """Where the rows of a step come from."""
@@ -127,7 +195,9 @@ class Curriculum:
         return phase.stream.locate(self.position(step) + place)
 
 
-def curriculum(store: Store, specs: Sequence[tuple[BatchSpec, int, int]]) -> Curriculum:
+def curriculum(
+    store: Store, specs: Sequence[tuple[BatchSpec, int, int]], final_rate: float = 0.0
+) -> Curriculum:
     """A curriculum from (spec, steps, batch size) of each phase."""
     phases: list[Phase] = []
     ends: list[int] = []
@@ -138,4 +208,4 @@ def curriculum(store: Store, specs: Sequence[tuple[BatchSpec, int, int]]) -> Cur
         ends.append((ends[-1] if ends else 0) + steps)
         starts.append(used.get(spec, 0))
         used[spec] = starts[-1] + steps * batch_size
-    return Curriculum(phases, tuple(ends), tuple(starts))
+    return Curriculum(phases, tuple(ends), tuple(starts), final_rate)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from bert_jax.batch import Batch
-from bert_jax.data import batches, order, rows
+from bert_jax.data import batches, given, order, rows
 from bert_jax.data.batches import BatchSpec
 from bert_jax.data.rows import RowSpec
 from bert_jax.data.store import Store
@@ -29,7 +29,8 @@ def own_format(training: BatchSpec, seed: int) -> BatchSpec:
     """The run's own row format on held-out text."""
     row_spec = replace(training.rows, seed=seed, held_out=True)
     # How training orders and repeats its rows says nothing about held-out ones.
-    return replace(training, rows=row_spec, plans=0, shuffle="all_plans", mask_copies=0)
+    return replace(training, rows=row_spec, plans=0, shuffle="all_plans", mask_copies=0,
+                   pack=1)  # fmt: skip
 
 
 class EvalSet:
@@ -47,16 +48,18 @@ class EvalSet:
         # A permuted choice, so that a cut-off last plan is not its first documents.
         count = min(pairs, total)
         chosen = np.sort(order.permuted(np.arange(count), total, spec.rows.seed))
-        columns = rows.Plan(
-            *(
-                np.concatenate([plan[field] for plan in plans])[chosen]
-                for field in range(len(rows.Plan._fields))
-            )
+        address = Address(
+            plan_of[chosen, None],
+            row_of[chosen, None],
+            np.zeros((count, 1), np.int64),
         )
-        address = Address(plan_of[chosen], row_of[chosen], np.zeros(count, np.int64))
         self.spec = spec
-        self.document = columns.document
-        self.batch = batches.gather(store, columns, address, np.arange(count), spec)
+        picked = rows.take(plans, plan_of[chosen], row_of[chosen])
+        self.document = picked.document[picked.first[:-1]]
+        masks = given.masks(store, spec.rows) if spec.given else None
+        self.batch = batches.gather(
+            store, plans, address, np.arange(count), spec, masks=masks
+        )
 
     def __len__(self) -> int:
         return len(self.document)
@@ -71,5 +74,5 @@ class EvalSet:
             index = np.arange(begin, begin + size)
             real = min(size, len(self) - begin)
             index[real:] = begin
-            out.append((Batch(*(field[index] for field in self.batch)), real))
+            out.append((self.batch.take(index), real))
         return out

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.batches import Curriculum, Phase
-from bert_jax.data.rows import RANDOM, SPECIALS
+from bert_jax.data.rows import NO_LABEL
 from bert_jax.data.store import Store
 
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy",
@@ -38,11 +38,22 @@ SWITCHES = (
     ("masks.rate", 0.15, "{} of the tokens are predicted"),
     ("masks.mask_share", 0.8, "{} of the predicted tokens become [MASK]"),
     ("masks.random_share", 0.1, "{} of the predicted tokens become any token"),
+    ("masks.unit", "token", "chosen are whole {}s"),
+    ("masks.pool", "vocabulary", "random tokens are drawn from {} tokens"),
+    ("masks.final_rate", 0.0, "the share of predicted tokens goes to {} in a line"),
+    ("rows.format", "segment_pair", "rows are {}"),
+    ("rows.pair_label", "next_sentence", "label of a pair: {}"),
+    ("rows.pack", 1, "up to {} rows lie in one row of the batch"),
     ("rows.shuffle", "all_plans", "rows are shuffled {}"),
     ("rows.short_seq_prob", 0.1, "{} of the documents have a short target"),
     ("rows.random_next_prob", 0.5, "a second segment is random with {}"),
     ("objectives.nsp", 1.0, "next-sentence loss has weight {}"),
     ("objectives.mlm", 1.0, "masked-language-model loss has weight {}"),
+    ("objectives.sop", 0.0, "sentence-order loss has weight {}"),
+    ("objectives.ltr", 0.0, "left-to-right loss has weight {}"),
+    ("objectives.generator", 0.0, "loss of a generator has weight {}"),
+    ("objectives.rtd", 0.0, "replaced-token detection has weight {}"),
+    ("model.causal", False, "attention to the left alone: {}"),
     ("model.gelu", "tanh", "gelu is {}"),
     ("model.dropout", 0.1, "dropout is {}"),
     ("model.attention_dropout", 0.1, "dropout of attention is {}"),
@@ -72,7 +83,7 @@ def phase_facts(
 ) -> dict[str, Any]:
     """Facts of one phase from its plans, never from tokens."""
     spec, plans = phase.spec, phase.stream.plans
-    lengths = np.concatenate([p.length_a + p.length_b for p in plans]) + SPECIALS
+    lengths = np.concatenate([p.lengths() for p in plans])
     labels = np.concatenate([p.label for p in plans])
     cut = np.concatenate([p.cut for p in plans])
     rows, length = steps * phase.batch_size, spec.rows.length
@@ -98,10 +109,14 @@ def phase_facts(
             f"{int(low)}-{int(high)}": int(n)
             for low, high, n in zip(edges, edges[1:], histogram, strict=False)
         },
-        "random_next_share": float((labels == RANDOM).mean()),
+        "labelled_share": float((labels != NO_LABEL).mean()),
+        # Of a pair label: random seconds, or swapped ones.
+        "label_1_share": float(labels[labels != NO_LABEL].mean())
+        if (labels != NO_LABEL).any()
+        else 0.0,
         "truncated_tokens_share": float(cut.sum() / (cut.sum() + lengths.sum())),
-        "positions_trained": length,
-        "positions_untrained": max_positions - length,
+        "positions_trained": int(lengths.max()),
+        "positions_untrained": max_positions - int(lengths.max()),
         "flops": rows * flops_per_row,
     }
 
@@ -188,51 +203,24 @@ def _mixture(record: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
     """provenance.md: paper | public script | this run, and the deviations."""
-    phases = record["phases"]
-
-    def each(name: str, form: str = "{:.3f}") -> str:
-        return ", ".join(form.format(phase[name]) for phase in phases)
-
-    def mask(name: str) -> str:
-        return ", ".join(f"{phase['masks'][name]:.4f}" for phase in phases)
-
-    script = "create_pretraining_data.py"
-    sizes = f"{record['documents']:,} documents, {record['tokens']:,} tokens"
-    steps = ", ".join(f"{p['steps']:,} at {p['sequence_length']}" for p in phases)
-    masking = f"{config['masks.kind']}, copies={config['masks.copies']}"
-    table = [
-        ("Text", "Books + Wikipedia, 3,300M words", "any file", sizes),
-        ("Steps by length", "90 % at 128, 10 % at 512", "a flag each run", steps),
-        ("Batch", "256", "32 (flag default)", each("batch_size", "{}")),
-        ("Passes", "about 40", "dupe_factor copies, cycled", each("passes", "{:.1f}")),
-        *_mixture(record),
-        ("Selected", "15 %", "round(0.15 n), at least 1", mask("selected_share")),
-        ("of them [MASK]", "80 %", "80 %", mask("masked_share")),
-        ("of them random", "10 %", "10 %, any vocabulary entry", mask("random_share")),
-        ("of them kept", "10 %", "10 %", mask("kept_share")),
-        ("Masks", "not said", "static, dupe_factor copies", masking),
-        ("Repeats of a mask", "not said", "passes / dupe_factor",
-         each("repeats_of_a_mask", "{:.1f}")),
-        ("Random next", "50 %", "50 %, more on short documents",
-         each("random_next_share")),
-        ("Short rows", "not said", "10 % of documents",
-         f"{config['rows.short_seq_prob']:.0%} of documents"),
-        ("Truncated tokens", "not said", "from either end, the longer",
-         each("truncated_tokens_share", "{:.4f}")),
-        ("Mean row length", "not said", "not said", each("mean_length", "{:.1f}")),
-        ("Positions never trained", "none", "above max_seq_length",
-         f"{min(phase['positions_untrained'] for phase in phases)}"),
-        ("[UNK] share", "not said", "not said", f"{record['unknown_share']:.4%}"),
-    ]  # fmt: skip
     lines = [
         "# What this run trains on",
         "",
         f"Store `{record['store']}`, corpus `{record['corpus']['spec']}`.",
         "",
-        f"| | Paper (Devlin et al. 2018) | Public script ({script}) | This run |",
-        "|---|---|---|---|",
+        "| | Paper (Devlin et al. 2018) | Public script (create_pretraining_data.py) "
+        "| This run, planned | This run, measured |",
+        "|---|---|---|---|---|",
     ]
-    lines += [f"| {' | '.join(row)} |" for row in table]
+    lines += [f"| {' | '.join(row)} |" for row in _table(record, config)]
+    lines += ["", "Phases are parted by commas.", "", "## Lengths of rows", ""]
+    for number, phase in enumerate(record["phases"], 1):
+        total = sum(phase["length_histogram"].values())
+        shares = ", ".join(
+            f"{name}: {count / total:.1%}"
+            for name, count in phase["length_histogram"].items()
+        )
+        lines.append(f"- phase {number}: {shares}")
     lines += ["", "## Deviations from the script", ""]
     lines += [f"- {text}" for text in record["deviations"]]
     lines += ["", "## Events", ""]
@@ -241,3 +229,61 @@ def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
         f"{name} {version}" for name, version in record["libraries"].items()
     )]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _table(record: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Rows of the table: name, paper, script, planned, measured."""
+    phases, measured = record["phases"], record.get("measured", [])
+
+    def each(name: str, form: str = "{:.3f}") -> str:
+        return ", ".join(form.format(phase[name]) for phase in phases)
+
+    def mask(name: str) -> str:
+        return ", ".join(f"{phase['masks'][name]:.4f}" for phase in phases)
+
+    def seen(name: str, form: str = "{:.4f}") -> str:
+        return ", ".join(form.format(phase[name]) for phase in measured) or "when done"
+
+    sizes = f"{record['documents']:,} documents, {record['tokens']:,} tokens"
+    steps = ", ".join(f"{p['steps']:,} at {p['sequence_length']}" for p in phases)
+    masking = f"{config['masks.kind']}, copies={config['masks.copies']}"
+    total = sum(phase["flops"] for phase in phases)
+    compute = ", ".join(f"{phase['flops'] / total:.0%}" for phase in phases)
+    untrained = min(phase["positions_untrained"] for phase in phases)
+    return [
+        ("Text", "Books + Wikipedia, 3,300M words", "any file", sizes, ""),
+        ("Steps by length", "90 % at 128, 10 % at 512", "a flag each run", steps,
+         seen("steps", "{:,}")),
+        ("Batch", "256", "32 (flag default)", each("batch_size", "{}"), ""),
+        ("Passes", "about 40", "dupe_factor copies, cycled", each("passes", "{:.1f}"),
+         ""),
+        *(( *row, "") for row in _mixture(record)),
+        ("Format", "segment pairs", "segment pairs", config["rows.format"], ""),
+        ("Selected", "15 %", "round(0.15 n), at least 1", mask("selected_share"),
+         seen("selected_share")),
+        ("of them [MASK]", "80 %", "80 %", mask("masked_share"), seen("masked_share")),
+        ("of them random", "10 %", "10 %, any vocabulary entry", mask("random_share"),
+         seen("random_share")),
+        ("of them kept", "10 %", "10 %", mask("kept_share"), seen("kept_share")),
+        ("Masks", "not said", "static, dupe_factor copies", masking, ""),
+        ("Repeats of a mask", "not said", "passes / dupe_factor",
+         each("repeats_of_a_mask", "{:.1f}"), ""),
+        ("Pair label 1 (random next, or swapped)", "50 %", "50 %, more on short "
+         "documents", each("label_1_share"), seen("label_1_share", "{:.3f}")),
+        ("Short rows", "not said", "10 % of documents",
+         f"{config['rows.short_seq_prob']:.0%} of documents", ""),
+        ("Truncated tokens", "not said", "from either end, the longer",
+         each("truncated_tokens_share", "{:.4f}"), ""),
+        ("Mean row length", "not said", "not said", each("mean_length", "{:.1f}"),
+         seen("mean_length", "{:.1f}")),
+        ("Padding", "not said", "not said", "", seen("padding_share", "{:.1%}")),
+        ("Predicted tokens by place computed", "not said", "not said", "",
+         seen("predicted_per_place")),
+        ("Predicted tokens by GFLOP", "not said", "not said", "",
+         seen("predicted_per_gflop", "{:.2f}")),
+        ("Compute by phase", "not said", "not said", compute, ""),
+        ("Positions trained", "0..511", "0..max_seq_length - 1",
+         ", ".join(f"0..{p['positions_trained'] - 1}" for p in phases), ""),
+        ("Positions never trained", "none", "above max_seq_length", f"{untrained}", ""),
+        ("[UNK] share", "not said", "not said", f"{record['unknown_share']:.4%}", ""),
+    ]  # fmt: skip

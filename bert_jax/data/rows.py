@@ -1,15 +1,16 @@
 """Plans: which spans of the store make up which rows.
 
-A *plan* is the rows of one traversal of the corpus under one plan number. SEGMENT-PAIR
-rows follow the public script (create_pretraining_data.py of google-research/bert),
-with two named deviations: a random partner is always another document, and always of
-the same side of the held-out split.
+A *plan* is the rows of one traversal of the corpus under one plan number. A row is one
+or more spans of the store's tokens; a [SEP] follows each. Planning reads lengths of
+sentences, never tokens:
 
-The script walks one document after another. Here all documents of a side advance
-together, one row each a turn, so that every step is array arithmetic over documents;
-draws are addressed by (plan, side, rank of the document on its side, sentence of the
-document where the row begins). So the order of work decides nothing, and held-out rows
-stay as they are when the training text changes.
+    segment_pair    the public script's chunks, cut in two      (``pairs``)
+    sentence_pair   two sentences                               (``pairs``)
+    full_sentences  whole sentences, across documents, up to T  (``contiguous``)
+    doc_sentences   the same within one document                (``contiguous``)
+    given           rows that another program made              (``given``)
+
+The first four are those of Liu et al. 2019 (RoBERTa), section 4.2.
 """
 
 from dataclasses import dataclass
@@ -19,32 +20,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import cache, order, workers
+from bert_jax.data import cache, workers
 from bert_jax.data.store import Store, open_store
 
-FORMAT_VERSION = 2
-SPECIALS = 3  # [CLS], [SEP], [SEP]
+FORMAT_VERSION = 3
 MANY = 500_000  # sentences times plans that are worth starting processes for
 EVERY = -1
-ACTUAL, RANDOM = 0, 1  # next-sentence labels of 2018
+# Labels of a pair. 2018: is the second segment the actual next or a random one?
+# ALBERT's sentence order: are the two in order or swapped?
+ACTUAL, RANDOM = 0, 1
+IN_ORDER, SWAPPED = 0, 1
+NO_LABEL = 255
+
+PAIRED = ("segment_pair", "sentence_pair")
+FORMATS = (*PAIRED, "full_sentences", "doc_sentences", "given")
+PAIR_LABELS = ("next_sentence", "sentence_order", "none")
 
 
 class Draw(IntEnum):
     """Streams of a plan's draws."""
 
     SHORT, TARGET, SPLIT, RANDOM, PARTNER, START, FRONT_A, FRONT_B = range(8)
+    SWAP, DOCUMENTS = 8, 9
 
 
 @dataclass(frozen=True)
 class RowSpec:
     """What decides the rows of a plan, beside the store."""
 
-    length: int  # T, tokens of a row with [CLS] and both [SEP]
+    length: int  # T, tokens of a row with [CLS] and every [SEP]
     seed: int
-    short_seq_prob: float = 0.1
-    random_next_prob: float = 0.5
+    short_seq_prob: float = 0.1  # segment_pair alone
+    random_next_prob: float = 0.5  # next_sentence alone
     held_out: bool = False
     source: int = EVERY  # of a mixed corpus: rows and partners of this source alone
+    format: str = "segment_pair"
+    pair_label: str = "next_sentence"
 
     @property
     def side(self) -> int:
@@ -53,145 +64,77 @@ class RowSpec:
 
 
 class Plan(NamedTuple):
-    """Rows in document order; every field is [rows]."""
+    """Rows, and the spans of all of them one after another.
 
-    start_a: np.ndarray  # int64, first token of A in the store
-    length_a: np.ndarray  # int32, after truncation
-    start_b: np.ndarray  # int64
-    length_b: np.ndarray  # int32
-    label: np.ndarray  # uint8, ACTUAL or RANDOM
-    document: np.ndarray  # int64, document of A
-    partner: np.ndarray  # int64, document of B
-    cut: np.ndarray  # int32, tokens lost to truncation
+    Row r is spans ``first[r] .. first[r + 1]``.
+    """
+
+    first: np.ndarray  # int64 [rows + 1]
+    label: np.ndarray  # uint8 [rows], see above
+    cut: np.ndarray  # int32 [rows], tokens lost to truncation
+    start: np.ndarray  # int64 [spans], first token in the store
+    length: np.ndarray  # int32 [spans]
+    segment: np.ndarray  # uint8 [spans], 0 = A, 1 = B
+    document: np.ndarray  # int64 [spans], document in the store
+
+    def lengths(self) -> np.ndarray:
+        """int64 [rows]: tokens of each row with [CLS] and every [SEP]."""
+        ends = np.concatenate([[0], np.cumsum(self.length, dtype=np.int64)])
+        return 1 + np.diff(ends[self.first]) + np.diff(self.first)
 
 
 def make_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
-    """Plans SEGMENT-PAIR rows with next-sentence labels.
+    """Plans rows.
 
     Raises:
-      ValueError: fewer than two documents on this side of the split.
+      ValueError: too few documents on this side of the split for the format.
     """
-    documents = store.documents(spec.held_out, spec.source)
-    if len(documents) < 2:
-        side = "held-out" if spec.held_out else "training"
-        if spec.source != EVERY:
-            side = f"source {spec.source + 1}'s {side}"
-        raise ValueError(
-            f"sentence-pair training needs two documents on each side of the split; "
-            f"the {side} side has {len(documents)} of {len(store.held_out)}. Give a "
-            "corpus with more documents (blank lines separate them; from 20 on, a "
-            "tenth is held out)"
-        )
-    bounds = np.asarray(store.sentence_bounds)
-    first, last = store.document_bounds[documents], store.document_bounds[documents + 1]
-    room = spec.length - SPECIALS
-    live = np.arange(len(documents))
-    address = (spec.seed, plan, spec.side, live)
+    from bert_jax.data import contiguous, given, pairs
 
-    # Recipe: one target per document and plan, shared by all its rows.
-    short = order.uniform(*address, Draw.SHORT) < spec.short_seq_prob
-    drawn = 2 + order.below(room - 1, *address, Draw.TARGET)
-    target = np.where(short, drawn, room)
-
-    cursor = first.copy()
-    turns: list[dict[str, np.ndarray]] = []
-    while live.size:
-        turn, follow = _one_turn(
-            bounds, documents, first, last, cursor[live], target[live], live, spec, plan
-        )
-        turns.append(turn)
-        cursor[live] = follow
-        live = live[follow < last[live]]
-
-    columns = {name: np.concatenate([t[name] for t in turns]) for name in turns[0]}
-    # Back to document order; turns of one document are already in order.
-    by_document = np.argsort(columns["document"], kind="stable")
-    columns = {name: column[by_document] for name, column in columns.items()}
-    return _truncate(columns, room, spec, plan)
-
-
-def _one_turn(
-    bounds: np.ndarray,
-    documents: np.ndarray,
-    first: np.ndarray,
-    last: np.ndarray,
-    begin: np.ndarray,
-    target: np.ndarray,
-    live: np.ndarray,
-    spec: RowSpec,
-    plan: int,
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """One row for each live document, before truncation, and where it reads on."""
-    address = (spec.seed, plan, spec.side, live, begin - first[live])
-
-    def reach(start: np.ndarray, tokens: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """End of the fewest sentences from start with that many tokens, at least one.
-
-        Ends with the document where it holds fewer.
-        """
-        stop = np.searchsorted(bounds, bounds[start] + tokens, "left")
-        return np.minimum(np.maximum(stop, start + 1), end)
-
-    end = reach(begin, target, last[live])
-    count = end - begin
-    split = np.where(
-        count > 1, 1 + order.below(np.maximum(count - 1, 1), *address, Draw.SPLIT), 1
-    )
-    end_a = begin + split
-    lone = count == 1  # nothing left for B: random, without a draw
-    random = lone | (order.uniform(*address, Draw.RANDOM) < spec.random_next_prob)
-
-    # Another document of the same side: skip over one's own place in the list.
-    other = order.below(len(documents) - 1, *address, Draw.PARTNER)
-    other = other + (other >= live)
-    offset = order.below(last[other] - first[other], *address, Draw.START)
-    start_other = first[other] + offset
-    wanted = target - (bounds[end_a] - bounds[begin])
-    end_other = reach(start_other, wanted, last[other])
-
-    begin_b = np.where(random, start_other, end_a)
-    end_b = np.where(random, end_other, end)
-    row = {
-        "start_a": bounds[begin],
-        "length_a": bounds[end_a] - bounds[begin],
-        "start_b": bounds[begin_b],
-        "length_b": bounds[end_b] - bounds[begin_b],
-        "label": np.where(random, RANDOM, ACTUAL).astype(np.uint8),
-        "document": documents[live],
-        "partner": documents[np.where(random, other, live)],
-        "rank": live,
-        "sentence": begin - first[live],
+    makers = {
+        "segment_pair": pairs.make,
+        "sentence_pair": pairs.make,
+        "full_sentences": contiguous.make,
+        "doc_sentences": contiguous.make,
+        "given": given.make,
     }
-    # Rewind: sentences a random partner displaced are read again.
-    return row, np.where(random, end_a, end)
+    return makers[spec.format](store, spec, plan)
 
 
-def _truncate(
-    columns: dict[str, np.ndarray], room: int, spec: RowSpec, plan: int
-) -> Plan:
-    """Shortens each pair to ``room`` tokens, one token at a time from the longer.
+def take(plans: list[Plan], plan_of: np.ndarray, row_of: np.ndarray) -> Plan:
+    """Some rows of some plans, as a plan.
 
-    In closed form: first the longer loses down to the other's length, then they
-    alternate, B first (on a tie the script shortens B). Each lost token comes from the
-    front with probability one half, else from the end.
+    Args:
+      plans: by plan number.
+      plan_of, row_of: int [n], plan and row of each row wanted.
     """
-    a, b = columns["length_a"], columns["length_b"]
-    excess = np.maximum(a + b - room, 0)
-    from_a = np.minimum(excess, np.maximum(a - b, 0))
-    from_b = np.minimum(excess, np.maximum(b - a, 0))
-    rest = excess - from_a - from_b
-    from_a, from_b = from_a + rest // 2, from_b + (rest + 1) // 2
-    address = (spec.seed, plan, spec.side, columns["rank"], columns["sentence"])
-    return Plan(
-        start_a=columns["start_a"] + order.coin_sum(from_a, *address, Draw.FRONT_A),
-        length_a=(a - from_a).astype(np.int32),
-        start_b=columns["start_b"] + order.coin_sum(from_b, *address, Draw.FRONT_B),
-        length_b=(b - from_b).astype(np.int32),
-        label=columns["label"],
-        document=columns["document"],
-        partner=columns["partner"],
-        cut=excess.astype(np.int32),
+    counts = np.empty(len(row_of), np.int64)
+    picked = [(number, plan_of == number) for number in np.unique(plan_of)]
+    for number, here in picked:
+        first = plans[number].first
+        counts[here] = first[row_of[here] + 1] - first[row_of[here]]
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    out = Plan(
+        bounds,
+        *(np.empty(len(row_of), c.dtype) for c in plans[0][1:3]),
+        *(np.empty(bounds[-1], c.dtype) for c in plans[0][3:]),
     )
+    for number, here in picked:
+        plan, rows = plans[number], row_of[here]
+        out.label[here], out.cut[here] = plan.label[rows], plan.cut[rows]
+        within = ragged(counts[here])
+        source = np.repeat(plan.first[rows], counts[here]) + within
+        target = np.repeat(bounds[:-1][here], counts[here]) + within
+        for column, values in zip(out[3:], plan[3:], strict=True):
+            column[target] = values[source]
+    return out
+
+
+def ragged(counts: np.ndarray) -> np.ndarray:
+    """0 .. counts[0] - 1, 0 .. counts[1] - 1, and so on, in one array."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) - np.repeat(ends - counts, counts)
 
 
 @dataclass(frozen=True)
@@ -227,11 +170,8 @@ def load_plan(store: Store, spec: RowSpec, plan: int) -> Plan:
 
 def _place(store: Store, spec: RowSpec, plan: int) -> Path:
     """Where the cache keeps a plan."""
+    decides = {**vars(spec), "held_out": spec.side, "source": 0}
     key = cache.digest(
-        FORMAT_VERSION,
-        store.manifest["content"],
-        plan,
-        [spec.length, spec.seed, spec.short_seq_prob, spec.random_next_prob],
-        spec.side,
+        FORMAT_VERSION, store.manifest["content"], plan, sorted(decides.items())
     )
     return cache.root() / "plans" / key

@@ -1,4 +1,4 @@
-"""The order of training rows: position in the stream -> (plan, row, earlier reads).
+"""The order of training rows: position in the stream -> (plan, rows, earlier reads).
 
 ``rows.plans`` = N plans are cycled; pass t is the t-th traversal of the corpus and
 reads plan t mod N. No state: the row at a position is arithmetic, in constant memory,
@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import order, rows
-from bert_jax.data.rows import Plan, RowSpec
+from bert_jax.data import order, packing, rows
+from bert_jax.data.rows import RowSpec
 from bert_jax.data.store import Store
 
 SHUFFLES = ("all_plans", "per_pass")
 
 
 class Address(NamedTuple):
-    """Where rows come from; every field is int64 [n]."""
+    """Where the rows packed into each row of a batch come from; int64 [n, P]."""
 
     plans: np.ndarray
-    rows: np.ndarray
+    rows: np.ndarray  # -1 in an empty place
     reads: np.ndarray  # how often each row was read before
 
 
@@ -33,15 +33,25 @@ class RowStream:
     ``per_pass``: each traversal of the corpus is permuted by itself.
     """
 
-    def __init__(self, store: Store, spec: RowSpec, plans: int, shuffle: str):
-        self.store, self.spec, self.shuffle = store, spec, shuffle
+    def __init__(
+        self, store: Store, spec: RowSpec, plans: int, shuffle: str, pack: int = 1
+    ):
+        self.store, self.spec, self.shuffle, self.pack = store, spec, shuffle, pack
         self.plans = rows.load_plans(store, spec, plans)
-        sizes = [len(plan.label) for plan in self.plans]
+        # Rows that lie in one row of the batch stay together in every cycle.
+        self.bins = [
+            packing.pack(
+                plan.lengths(), spec.length, pack, spec.seed, spec.side, number
+            )
+            for number, plan in enumerate(self.plans)
+            if pack > 1
+        ]
+        sizes = [len(each) for each in self.bins or (p.label for p in self.plans)]
         self.bounds = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     @property
     def cycle(self) -> int:
-        """Rows of all N plans together."""
+        """Rows of the batch that all N plans make."""
         return int(self.bounds[-1])
 
     def passes(self, count: int) -> float:
@@ -64,9 +74,21 @@ class RowStream:
             traversals = cycles * len(self.plans) + plans
             for plan in np.unique(plans):
                 here = plans == plan
-                size = len(self.plans[plan].label)
+                size = int(self.bounds[plan + 1] - self.bounds[plan])
                 places[here] = self._permute(places[here], traversals[here], size)
-        return Address(plans, places, cycles)
+        found = np.empty((len(positions), self.pack), np.int64)
+        if self.bins:
+            for plan in np.unique(plans):
+                here = plans == plan
+                found[here] = self.bins[plan][places[here]]
+        else:
+            found[:, 0] = places
+        shape = found.shape
+        return Address(
+            np.broadcast_to(plans[:, None], shape),
+            found,
+            np.broadcast_to(cycles[:, None], shape),
+        )
 
     def _permute(self, places: np.ndarray, times: np.ndarray, size: int) -> np.ndarray:
         """Permutes places, each under the permutation of its own cycle or pass."""
@@ -76,19 +98,6 @@ class RowStream:
             address = (self.spec.seed, self.spec.length, int(time))
             image[here] = order.permuted(places[here], size, *address)
         return image
-
-    def columns(self, address: Address) -> Plan:
-        """Plan columns of the rows at an address."""
-        return _columns(self.plans, address)
-
-
-def _columns(plans: list[Plan], address: Address) -> Plan:
-    out = [np.empty(len(address.rows), c.dtype) for c in plans[0]]
-    for plan in np.unique(address.plans):
-        here = address.plans == plan
-        for column, source in zip(out, plans[plan], strict=True):
-            column[here] = source[address.rows[here]]
-    return Plan(*out)
 
 
 BLOCK = 1000  # rows in which every source has its exact share
@@ -140,7 +149,8 @@ class MixedStream:
             within[here] = order.permuted(within[here], BLOCK, *address)
         sources = np.searchsorted(self._bounds, within, "right") - 1
         inner = blocks * self.quotas[sources] + within - self._bounds[sources]
-        out = Address(*(np.empty(len(within), np.int64) for _ in Address._fields))
+        shape = (len(within), self.streams[0].pack)
+        out = Address(*(np.empty(shape, np.int64) for _ in Address._fields))
         first = 0
         for number, stream in enumerate(self.streams):
             here = sources == number
@@ -150,22 +160,18 @@ class MixedStream:
             first += len(stream.plans)
         return out
 
-    def columns(self, address: Address) -> Plan:
-        """Plan columns of the rows at an address."""
-        return _columns(self.plans, address)
-
 
 _MIX = 0x6D6978  # sets the draws of a mixture apart from those of a permutation
 
 
 def make(
-    store: Store, spec: RowSpec, plans: int, shuffle: str
+    store: Store, spec: RowSpec, plans: int, shuffle: str, pack: int = 1
 ) -> RowStream | MixedStream:
     """The stream of a store's training rows, mixed where it has several sources."""
     if len(store.weights) == 1:
-        return RowStream(store, spec, plans, shuffle)
+        return RowStream(store, spec, plans, shuffle, pack)
     streams = [
-        RowStream(store, replace(spec, source=number), plans, shuffle)
+        RowStream(store, replace(spec, source=number), plans, shuffle, pack)
         for number in range(len(store.weights))
     ]
     return MixedStream(streams, store.weights)

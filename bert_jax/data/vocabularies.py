@@ -11,7 +11,7 @@ import tokenizers
 from bert_jax.data import cache, learning, sentencepieces, vocabulary, workers
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.sentencepieces import SentencePieceVocabulary
-from bert_jax.data.vocabulary import TokenizerSpec, Vocabulary
+from bert_jax.data.vocabulary import RESERVED, TokenizerSpec, Vocabulary
 from bert_jax.data.workers import Run
 
 KINDS = ("wordpiece", "sentencepiece")
@@ -40,6 +40,17 @@ def read(spec: VocabularySpec) -> AnyVocabulary:
     if spec.kind == "sentencepiece":
         return sentencepieces.read(Path(spec.path))
     return vocabulary.read(Path(spec.path), spec.tokenizer)
+
+
+def reserved_ids(vocab: AnyVocabulary) -> tuple[int, ...]:
+    """Ids that are no words, sorted: [PAD] to [MASK], and [unusedN] (case P14)."""
+    return tuple(
+        sorted(
+            number
+            for token, number in vocab.ids.items()
+            if token in RESERVED or token.startswith("[unused")
+        )
+    )
 
 
 def make(corpus: Corpus, spec: VocabularySpec, run: Run | None = None) -> AnyVocabulary:

@@ -10,8 +10,10 @@ from bert_jax.encoder.spec import SIZES, EncoderSpec
 
 if TYPE_CHECKING:
     from bert_jax.encoder.model import (
+        detection_logits,
         embedding_logits,
         encode,
+        generator_logits,
         init,
         next_sentence_logits,
         parameter_shapes,
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SIZES",
     "EncoderSpec",
+    "detection_logits",
     "embedding_logits",
     "encode",
+    "generator_logits",
     "init",
     "next_sentence_logits",
     "parameter_shapes",

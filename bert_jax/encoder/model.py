@@ -9,6 +9,11 @@ Tree of parameters, with L layers stacked on the leading axis of everything unde
     pooler       kernel [D,D]  bias [D]
     mlm          dense  norm  bias [V]
     nsp          kernel [D,2]  bias [2]
+
+With a generator of width G (replaced-token detection) there are also
+
+    generator    project [D,G]  layers as above, of width G  mlm
+    rtd          dense [D,D]  out [D,1]
 """
 
 import functools
@@ -32,7 +37,7 @@ UNROLLED = 4  # layers up to which the scan is unrolled
 def _parts(spec: EncoderSpec) -> dict[str, Any]:
     """Constructors of the unstacked parts, in the order their keys are drawn."""
     D = spec.width
-    return {
+    parts = {
         "embeddings": lambda rngs: modules.Embeddings(spec, rngs),
         "layers": lambda rngs: modules.Layer(spec, rngs),
         "pooler": lambda rngs: modules.Dense((D,), (D,), spec, rngs),
@@ -42,6 +47,17 @@ def _parts(spec: EncoderSpec) -> dict[str, Any]:
             (D,), (2,), replace(spec, compute_dtype="float32"), rngs
         ),
     }
+    if spec.generator:
+        small = spec.generator_spec()
+        G = small.width
+        # New parts come last, so that the others keep their keys.
+        parts |= {
+            "generator.project": lambda rngs: modules.Dense((D,), (G,), spec, rngs),
+            "generator.layers": lambda rngs: modules.Layer(small, rngs),
+            "generator.mlm": lambda rngs: modules.VocabularyHead(spec, rngs, G),
+            "rtd": lambda rngs: modules.DetectionHead(spec, rngs),
+        }
+    return parts
 
 
 @functools.cache
@@ -74,11 +90,13 @@ def init(key: Array, spec: EncoderSpec) -> Params:
     params: Params = {}
     for number, part in enumerate(_parts(spec)):
         part_key = jax.random.fold_in(key, number)
-        if part == "layers":
+        *group, name = part.split(".")
+        place = params.setdefault(group[0], {}) if group else params
+        if name == "layers":
             each = jax.random.split(part_key, spec.layers)
-            params[part] = jax.vmap(functools.partial(make, part))(each)
+            place[name] = jax.vmap(functools.partial(make, part))(each)
         else:
-            params[part] = make(part, part_key)
+            place[name] = make(part, part_key)
     return params
 
 
@@ -108,16 +126,64 @@ def encode(
         tokens_BT, batch.segments_BT, batch.positions_BT, words_B2
     )
 
+    return _stack(params["layers"], x_BTD, batch, spec, "layers", words_B2, 0)
+
+
+def _stack(
+    layers: Params,
+    x_BTD: Array,
+    batch: Batch,
+    spec: EncoderSpec,
+    part: str,
+    words_B2: Array | None,
+    first: int,
+) -> Array:
+    """Runs a stack of layers; ``first`` is the address of its dropout."""
+
     def layer(x_BTD: Array, stacked: tuple[Params, Array]) -> tuple[Array, None]:
         layer_params, index = stacked
-        block = _module(spec, "layers", layer_params)
+        block = _module(spec, part, layer_params)
         return block(x_BTD, batch.pairs_BT, words_B2, index), None
 
-    indices = jnp.arange(spec.layers)
+    indices = first + jnp.arange(spec.layers)
     # A loop of few layers costs a fifth of the step on a CPU and saves no compile time.
     unroll = spec.layers if spec.layers <= UNROLLED else 1
-    x_BTD, _ = jax.lax.scan(layer, x_BTD, (params["layers"], indices), unroll=unroll)
+    x_BTD, _ = jax.lax.scan(layer, x_BTD, (layers, indices), unroll=unroll)
     return x_BTD
+
+
+def generator_logits(
+    params: Params,
+    batch: Batch,
+    tokens_BT: Array,
+    positions_BK: Array,
+    spec: EncoderSpec,
+    words_B2: Array | None = None,
+) -> Array:
+    """MLM logits [B, K, V] of the generator, on the encoder's own embeddings.
+
+    Clark et al. 2020 (ELECTRA), section 3.2: token and position embeddings are shared.
+    """
+    x_BTD = _module(spec, "embeddings", params["embeddings"])(
+        tokens_BT,
+        batch.segments_BT,
+        batch.positions_BT,
+        words_B2,
+        modules.GENERATOR_EMBEDDINGS,
+    )
+    own = params["generator"]
+    x_BTG = _module(spec, "generator.project", own["project"])(x_BTD)
+    x_BTG = _stack(
+        own["layers"], x_BTG, batch, spec, "generator.layers", words_B2, spec.layers
+    )
+    x_BKG = jnp.take_along_axis(x_BTG, positions_BK[..., None], axis=1)
+    table_VD = params["embeddings"]["word"]["table"]
+    return _module(spec, "generator.mlm", own["mlm"])(x_BKG, table_VD)
+
+
+def detection_logits(params: Params, x_BTD: Array, spec: EncoderSpec) -> Array:
+    """Logits [B, T] in float32 that a token was replaced."""
+    return _module(spec, "rtd", params["rtd"])(x_BTD)
 
 
 def embedding_logits(

@@ -5,6 +5,7 @@ address (``draws``), never as module state, so no generator ends up in a checkpo
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from bert_jax.encoder.spec import EncoderSpec
 Array = Any
 
 # Sites of dropout inside a layer: part of every draw's address.
-PROBABILITIES, ATTENTION_OUT, FFN_OUT, EMBEDDINGS = 0, 1, 2, 3
+PROBABILITIES, ATTENTION_OUT, FFN_OUT, EMBEDDINGS, GENERATOR_EMBEDDINGS = range(5)
 
 
 def gelu(x: Array, form: str) -> Array:
@@ -106,13 +107,14 @@ class Embeddings(nnx.Module):
         segments_BT: Array,
         positions_BT: Array,
         words_B2: Array | None,
+        site: int = EMBEDDINGS,
     ) -> Array:
         x_BTD = (
             self.word(tokens_BT)
             + self.position(positions_BT)
             + self.segment(segments_BT)
         )
-        return draws.dropout(self.norm(x_BTD), words_B2, 0, EMBEDDINGS, self.rate)
+        return draws.dropout(self.norm(x_BTD), words_B2, 0, site, self.rate)
 
 
 class Attention(nnx.Module):
@@ -124,6 +126,7 @@ class Attention(nnx.Module):
         self.out = Dense((spec.heads, head), (spec.width,), spec, rngs)
         self.norm = Norm(spec.width, spec)
         self.rate, self.probability_rate = spec.dropout, spec.attention_dropout
+        self.causal = spec.causal
 
     def __call__(
         self, x_BTD: Array, pairs_BT: Array, words_B2: Array | None, layer: Array
@@ -131,7 +134,15 @@ class Attention(nnx.Module):
         qkv_BT3Hd = self.qkv(x_BTD)
         q, k, v = (qkv_BT3Hd[:, :, which] for which in range(3))
         y_BTHd = attention(
-            q, k, v, pairs_BT, words_B2, layer, PROBABILITIES, self.probability_rate
+            q,
+            k,
+            v,
+            pairs_BT,
+            words_B2,
+            layer,
+            PROBABILITIES,
+            self.probability_rate,
+            self.causal,
         )
         y_BTD = self.out(y_BTHd)
         y_BTD = draws.dropout(y_BTD, words_B2, layer, ATTENTION_OUT, self.rate)
@@ -168,10 +179,13 @@ class Layer(nnx.Module):
 
 
 class VocabularyHead(nnx.Module):
-    """Dense, gelu, LayerNorm; then the word table, transposed, and its own bias."""
+    """Dense, gelu, LayerNorm; then the word table, transposed, and its own bias.
 
-    def __init__(self, spec: EncoderSpec, rngs: nnx.Rngs):
-        self.dense = Dense((spec.width,), (spec.width,), spec, rngs)
+    ``inputs`` is the width of what it reads, that of the word table by default.
+    """
+
+    def __init__(self, spec: EncoderSpec, rngs: nnx.Rngs, inputs: int = 0):
+        self.dense = Dense((inputs or spec.width,), (spec.width,), spec, rngs)
         self.norm = Norm(spec.width, spec)
         self.bias = nnx.Param(jnp.zeros((spec.vocab_size,)))
         self.gelu, self.dtype = spec.gelu, _dtype(spec)
@@ -186,3 +200,17 @@ class VocabularyHead(nnx.Module):
             preferred_element_type=jnp.float32,
         )
         return logits.reshape(B, K, -1) + self.bias[...]
+
+
+class DetectionHead(nnx.Module):
+    """One logit a position: dense, gelu, dense (Clark et al. 2020, ELECTRA)."""
+
+    def __init__(self, spec: EncoderSpec, rngs: nnx.Rngs):
+        self.dense = Dense((spec.width,), (spec.width,), spec, rngs)
+        self.out = Dense(
+            (spec.width,), (1,), replace(spec, compute_dtype="float32"), rngs
+        )
+        self.gelu = spec.gelu
+
+    def __call__(self, x_BTD: Array) -> Array:
+        return self.out(gelu(self.dense(x_BTD), self.gelu))[..., 0]

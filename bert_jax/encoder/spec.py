@@ -1,6 +1,6 @@
 """Sizes of an encoder, and what follows from them by arithmetic."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # name -> (layers, width); heads are width / 64 and the inner width is 4 * width
 # (Devlin et al. 2018; Turc et al. 2019 for tiny to medium).
@@ -34,30 +34,54 @@ class EncoderSpec:
     initializer_range: float = 0.02
     layer_norm_epsilon: float = 1e-12
     compute_dtype: str = "float32"
+    causal: bool = False  # attend to the left alone (left-to-right LM)
+    # Width of a generator as a share of this one's; 0 = there is none (ELECTRA).
+    generator: float = 0.0
+
+    def generator_spec(self) -> "EncoderSpec":
+        """Sizes of the generator: as deep, a share as wide, on the same embeddings."""
+        heads = max(1, round(self.heads * self.generator))
+        width = heads * (self.width // self.heads)
+        inner = max(1, round(self.inner * self.generator))
+        return replace(self, width=width, heads=heads, inner=inner, generator=0.0)
 
     def parameters(self) -> dict[str, int]:
-        """Parameters by part: embeddings, layers, pooler, mlm head, nsp head."""
-        D, F = self.width, self.inner
+        """Parameters by part: embeddings, layers, pooler, heads, and a generator's."""
+        D = self.width
         tables = self.vocab_size + self.max_positions + self.segment_types
-        layer = 4 * (D * D + D) + 2 * D + (D * F + F) + (F * D + D) + 2 * D
-        return {
+        parts = {
             "embeddings": tables * D + 2 * D,
-            "layers": self.layers * layer,
+            "layers": self.layers * self._layer_parameters(),
             "pooler": D * D + D,
             "mlm": D * D + D + 2 * D + self.vocab_size,
             "nsp": 2 * D + 2,
         }
+        if self.generator:
+            small = self.generator_spec()
+            G = small.width
+            head = G * D + D + 2 * D + self.vocab_size
+            layers = small.layers * small._layer_parameters()
+            parts["generator"] = D * G + G + layers + head
+            parts["rtd"] = D * D + D + D + 1
+        return parts
+
+    def _layer_parameters(self) -> int:
+        D, F = self.width, self.inner
+        return 4 * (D * D + D) + 2 * D + (D * F + F) + (F * D + D) + 2 * D
 
     def train_flops(self, length: int, slots: int) -> float:
         """Floating-point operations of forward and backward on one row.
 
         Matrix products only: 2 operations a multiply-add, backward twice forward; the
-        vocabulary product on ``slots`` positions alone.
+        vocabulary product on ``slots`` positions alone; a generator counts too.
         """
         D, F, T = self.width, self.inner, length
         per_token = 2 * (4 * D * D + 2 * D * F) + 2 * 2 * T * D
         heads = slots * 2 * (D * D + self.vocab_size * D) + 2 * (D * D + 2 * D)
-        return 3.0 * (T * self.layers * per_token + heads)
+        total = 3.0 * (T * self.layers * per_token + heads)
+        if self.generator:
+            total += self.generator_spec().train_flops(length, slots)
+        return total
 
     def activation_bytes(self, length: int, slots: int) -> float:
         """Bytes one row keeps for the backward pass, an upper estimate.

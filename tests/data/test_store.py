@@ -67,7 +67,7 @@ def test_cache_is_used_and_survives_a_move(toy_store, toy_text, tmp_path, monkey
     text = corpus.load(f"sentences:{toy_text}")
     assert building.store_of(text, toy_store.vocabulary).content == toy_store.content
     again = rows.load_plan(toy_store, RowSpec(32, 0), 0)
-    np.testing.assert_array_equal(plan.start_b, again.start_b)
+    np.testing.assert_array_equal(plan.start, again.start)
     monkeypatch.setattr(joining, "join", joined)
     moved = shutil.copy(toy_text, tmp_path / "moved.txt")
     text = corpus.load(f"sentences:{moved}")

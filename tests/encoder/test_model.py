@@ -49,9 +49,10 @@ def batch(tokens, pairs=None, segments=None, positions=None):
         segments_BT=segments,
         pairs_BT=np.asarray(pairs if pairs is not None else tokens * 0 + 1, np.int32),
         positions_BT=np.asarray(positions if positions is not None else at, np.int32),
-        maskable_BT=tokens > 0,
+        maskable_BT=tokens > 0, words_BT=zeros,
         starts_BP=zeros, plans_BP=zeros, rows_BP=zeros, reads_BP=zeros, picks_BP=zeros,
-        nsp_BP=zeros, weight_BP=np.ones((B, 1), np.float32),
+        rate_BP=zeros.astype(np.float32), label_BP=zeros,
+        weight_BP=np.ones((B, 1), np.float32),
         place_B=np.arange(B, dtype=np.int32),
     )  # fmt: skip
 
