@@ -26,13 +26,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import plain_tokenizer, tf_examples
+from benchmarks import plain_tokenizer
 from bert_jax.data import (
     building,
     corpus,
     learning,
     public_script,
     rows,
+    tf_examples,
     vocabulary,
     workers,
 )

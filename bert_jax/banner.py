@@ -10,13 +10,6 @@ from bert_jax.picks import slots_for
 from bert_jax.progress import duration
 from bert_jax.setup import Setup
 
-EMBEDDED_NOTICE = (
-    "NOTICE  this run trains on the text embedded in Python itself, a stand-in of a "
-    "few MB.\n        For a real model give a real corpus, e.g. --corpus "
-    "'text:wiki/*.txt' (kinds: sentences:, text:, jsonl:, tfds:)"
-)
-SMALL_STEP = 1e12  # operations: a step below this is a toy and needs no notice
-
 
 def _count(number: float) -> str:
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -162,13 +155,6 @@ def budget_table(setup: Setup, rate: float) -> str:
             f"0..{max(T for T, _, _ in way) - 1} of {longest}"
         )
     return "\n".join(lines)
-
-
-def notice(setup: Setup) -> str | None:
-    """A plain word where a serious recipe meets the embedded corpus."""
-    step = setup.flops_per_row()[0] * setup.curriculum.phases[0].batch_size
-    embedded = setup.store.manifest["corpus"]["spec"].startswith("builtin:")
-    return EMBEDDED_NOTICE if embedded and step > SMALL_STEP else None
 
 
 def finished(seconds: float, steps: int) -> str:

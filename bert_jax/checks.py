@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ml_collections import ConfigDict
 
 from bert_jax import optim
+from bert_jax.data.given import Layout
 from bert_jax.data.piece_learning import RULES
 from bert_jax.data.rows import FORMATS, PAIR_LABELS
 from bert_jax.data.sentencepieces import MODEL_TYPES
@@ -110,6 +111,45 @@ def _check_rows(config: ConfigDict) -> None:
         raise Refusal(
             f"masks.kind=given needs rows.format=given, which is {r.format}; masks "
             "come with the rows of --corpus 'tfrecord:GLOB'"
+        )
+
+
+def check_given(config: ConfigDict, layout: Layout | None) -> None:
+    """Refuses to train on given rows as what they are not (case P13).
+
+    Args:
+      config: a checked configuration.
+      layout: of the rows that came with the corpus, if any did.
+
+    Raises:
+      Refusal: with both values and the remedy.
+    """
+    wanted = config.rows.format == "given"
+    if layout is None:
+        if wanted:
+            raise Refusal(
+                "rows.format=given needs rows that another program made; give "
+                "--corpus 'tfrecord:GLOB', or another rows.format"
+            )
+        return
+    if not wanted:
+        raise Refusal(
+            f"{config.corpus} holds finished rows, rows.format is "
+            f"{config.rows.format}; set --config.rows.format=given, and "
+            "--config.masks.kind=given to keep their masks or dynamic to draw new ones"
+        )
+    for number, (length, _, _) in enumerate(config.phases, 1):
+        if length != layout.max_seq_length:
+            raise Refusal(
+                f"phase {number} has sequence length {length}, the records were built "
+                f"with max_seq_length={layout.max_seq_length}; set the lengths in "
+                "phases to that, or build records anew"
+            )
+    cap, built = config.masks.max_predictions, layout.max_predictions_per_seq
+    if config.masks.kind == "given" and cap not in (0, built):
+        raise Refusal(
+            f"masks.max_predictions={cap}, the records were built with "
+            f"max_predictions_per_seq={built}; leave the key out, or build records anew"
         )
 
 

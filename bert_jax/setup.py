@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import draws, memory, mesh, picks, specs, step
+from bert_jax import checks, draws, memory, mesh, picks, specs, step
 from bert_jax.baselines import Baselines
 from bert_jax.baselines import measure as measure_baselines
 from bert_jax.corruption import KEPT, MASKED, RANDOMED, MaskSpec
@@ -14,6 +14,7 @@ from bert_jax.data import (
     batches,
     building,
     corpus,
+    given,
     heldout,
     remote,
     rows,
@@ -104,19 +105,29 @@ def adopt_vocabulary(config: ConfigDict) -> None:
 def prepare_store(config: ConfigDict) -> Store:
     """Corpus -> vocabulary -> token store, from the cache where it is there.
 
+    Where it came with rows, keys that say how those were built are set to that.
+
     Raises:
       Refusal: the corpus or the vocabulary will not do.
     """
     try:
         kind, _, place = config.corpus.partition(":")
         if kind == "store":
-            return store.open_store(remote.fetch(place))
-        text = corpus.load(config.corpus)
-        return building.store_of(
-            text, vocabularies.make(text, specs.vocabulary_spec(config))
-        )
+            made = store.open_store(remote.fetch(place))
+        else:
+            text = corpus.load(config.corpus)
+            made = building.store_of(
+                text, vocabularies.make(text, specs.vocabulary_spec(config))
+            )
     except ValueError as error:
         raise Refusal(str(error)) from error
+    layout = given.layout(made) if given.has_rows(made) else None
+    checks.check_given(config, layout)
+    if layout is not None:
+        config.rows.plans = 1  # there are no others
+        if config.masks.kind == "given":
+            config.masks.max_predictions = layout.max_predictions_per_seq
+    return made
 
 
 def make(config: ConfigDict, tokens: Store, devices: int) -> Setup:
@@ -174,7 +185,8 @@ def held_out_sets(config: ConfigDict, setup: Setup) -> list[HeldOut]:
     )
     wanted = [("held-out", fixed, common)]
     own_masks = specs.mask_spec(config, own_length, vocab)
-    if (own, own_masks) != (fixed, common):
+    # Of given rows, random pairs whose segments are both held out are too few to score.
+    if own.rows.format != "given" and (own, own_masks) != (fixed, common):
         wanted.append(("held-out-own-format", own, own_masks))
     out = []
     for name, spec, masks in wanted:

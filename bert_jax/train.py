@@ -8,10 +8,10 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import banner, checks, mesh, metrics, setup, step
+from bert_jax import banner, checks, mesh, metrics, notices, setup, step
 from bert_jax import config as configs
 from bert_jax.checkpoint import Checkpoints, load_parts, saved_steps
-from bert_jax.data import cache, provenance, report
+from bert_jax.data import cache, provenance
 from bert_jax.loop import Loop, Signals, Stopped
 from bert_jax.rundir import Refusal, RunDirectory, git_revision
 from bert_jax.setup import Setup
@@ -201,10 +201,10 @@ def _introduce(
     config: ConfigDict, plan: Setup, device_mesh: Any, place: RunDirectory, facts: Any
 ) -> None:
     place.say(banner.banner(config, plan, device_mesh, str(place.path)))
-    notice = banner.notice(plan)
+    notice = notices.notice(plan)
     if notice:
         place.say(notice)
-    for text in report.warnings(plan.store):
+    for text in notices.warnings(config, plan):
         place.say(f"warning: {text}")
     place.say(banner.phase_table(plan, facts))
     place.say(banner.budget_table(plan, config.masks.rate))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import fsspec
 
-from bert_jax.data import cache, joining, parts, remote, workers
+from bert_jax.data import cache, joining, parts, records, remote, workers
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.store import FORMAT_VERSION, MANIFEST, Store, open_store
 from bert_jax.data.vocabularies import AnyVocabulary
@@ -57,6 +57,12 @@ def build(
         if (place / MANIFEST).is_file():
             _check_same(corpus, vocabulary, place)
             shutil.rmtree(beside, ignore_errors=True)
+            return
+        if corpus.sources[0].kind == "tfrecord":
+            if drop_duplicates:
+                raise ValueError("rows of tfrecord: are read as they are; drop none")
+            with cache.building(place) as directory:
+                records.join(corpus, vocabulary, _digests(corpus, run), directory)
             return
         done = _parts(corpus, vocabulary, work, run, strict)
         with cache.building(place) as directory:

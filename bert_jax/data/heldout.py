@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from bert_jax.batch import Batch
-from bert_jax.data import batches, given, order, rows
+from bert_jax.data import batches, order, rows
 from bert_jax.data.batches import BatchSpec
 from bert_jax.data.rows import RowSpec
 from bert_jax.data.store import Store
@@ -56,10 +56,7 @@ class EvalSet:
         self.spec = spec
         picked = rows.take(plans, plan_of[chosen], row_of[chosen])
         self.document = picked.document[picked.first[:-1]]
-        masks = given.masks(store, spec.rows) if spec.given else None
-        self.batch = batches.gather(
-            store, plans, address, np.arange(count), spec, masks=masks
-        )
+        self.batch = batches.gather(store, plans, address, np.arange(count), spec)
 
     def __len__(self) -> int:
         return len(self.document)

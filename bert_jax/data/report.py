@@ -1,7 +1,7 @@
 """The prepare report: what a corpus became, as people like to read it."""
 
 from bert_jax.data import corpus as corpora
-from bert_jax.data import learning
+from bert_jax.data import given, learning
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.faults import KINDS
 from bert_jax.data.store import Store
@@ -30,8 +30,19 @@ def facts(store: Store) -> list[tuple[str, str]]:
     """Names and values of a store, for a table."""
     m = store.manifest
     c = m["corpus"]
+    came: list[tuple[str, str]] = []
+    if given.has_rows(store):
+        training, held_out, dropped = given.sides(store)
+        built = given.layout(store)
+        came = [
+            ("given rows", f"{training:,} for training, {held_out:,} held out, "
+             f"{dropped:,} on both sides and left out"),
+            ("built with", f"max_seq_length {built.max_seq_length}, "
+             f"max_predictions_per_seq {built.max_predictions_per_seq}"),
+        ]  # fmt: skip
     rows = [
         ("corpus", c["spec"]),
+        *came,
         ("text", f"{c['bytes'] / 1e6:,.2f} MB, hash {c['content'][:16]}"),
         ("documents", f"{m['documents']:,} ({m['held_out_documents']:,} held out)"),
         ("sentences", f"{m['sentences']:,}"),
@@ -90,7 +101,7 @@ def warnings(store: Store) -> list[str]:
     """What a person should know before training on a store."""
     m, found = store.manifest, []
     share = m["one_sentence_documents"] / m["documents"]
-    if share > LONE:
+    if share > LONE and not given.has_rows(store):
         found.append(
             f"{share:.0%} of the documents have one sentence. Blank lines end "
             "documents: if one stands after every sentence, remove them; a document of "

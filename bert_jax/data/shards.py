@@ -64,6 +64,8 @@ def cut(source: Source, number: int) -> list[Shard]:
         ]
     found = files(source)
     out: list[Shard] = []
+    if source.kind == "tfrecord":
+        return [Shard(source, number, (file,)) for file in found]
     if source.kind == "text" and source.documents == "file":
         group: list[File] = []
         for file in found:

@@ -7,6 +7,7 @@
     text:GLOB?documents=blank_line     a paragraph a line, blank line between documents
     jsonl:GLOB?field=text              a document a line
     tfds:NAME[/CONFIG][:SPLIT]?field=text
+    tfrecord:GLOB                      rows and masks in the records of 2018
 
 Several globs are joined by commas; ``.gz``, ``.xz`` and ``.zst`` are read as they are;
 paths may be local or of any file system fsspec knows (gs://). ``?language=zh`` sets the
@@ -32,6 +33,7 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "text": {"documents": ("file", "blank_line"), "language": ()},
     "jsonl": {"field": (), "language": ()},
     "tfds": {"field": (), "language": (), "data_dir": ()},
+    "tfrecord": {},
 }
 _WEIGHTED = re.compile(r"\s*(\d*\.?\d+(?:e-?\d+)?)\s*\*\s*(.*)", re.DOTALL)
 
@@ -81,6 +83,11 @@ def parse(spec: str) -> tuple[Source, ...]:
                 "0.7*SPEC + 0.3*SPEC, each weight above 0"
             )
         found.append(_parse_one(weighted[2].strip(), float(weighted[1])))
+    if any(source.kind == "tfrecord" for source in found):
+        raise ValueError(
+            f"corpus {spec!r}: tfrecord: holds finished rows, which cannot be mixed "
+            "with others; give all files in one tfrecord:GLOB,GLOB"
+        )
     return tuple(found)
 
 
@@ -90,7 +97,7 @@ def _parse_one(spec: str, weight: float) -> Source:
         raise ValueError(
             f"corpus {spec!r} has no kind this version reads; use builtin:python-docs, "
             "sentences:GLOB (a sentence a line, blank line between documents), "
-            "text:GLOB (prose), jsonl:GLOB?field=text or tfds:NAME"
+            "text:GLOB (prose), jsonl:GLOB?field=text, tfds:NAME or tfrecord:GLOB"
         )
     place, _, query = rest.partition("?")
     try:
@@ -115,7 +122,7 @@ def _parse_one(spec: str, weight: float) -> Source:
                 f"{takes or 'none'}"
             )
     source = Source(kind, place, weight=weight, **dict(pairs))
-    if kind not in ("builtin", "sentences"):
+    if "language" in known:
         sentences.check(source.language)
     return source
 

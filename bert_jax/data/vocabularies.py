@@ -61,6 +61,11 @@ def make(corpus: Corpus, spec: VocabularySpec, run: Run | None = None) -> AnyVoc
     """
     if spec.path:
         return read(spec)
+    if corpus.sources[0].kind == "tfrecord":
+        raise ValueError(
+            f"{corpus.spec} holds token ids, no text to learn a vocabulary from; give "
+            "the vocab.txt it was built with (--vocab)"
+        )
 
     def build(directory: Path) -> None:
         work = run or workers.over()
