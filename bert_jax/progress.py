@@ -1,5 +1,6 @@
 """The progress bar: where training is, how fast, and when it will be done."""
 
+import os
 import sys
 import time
 
@@ -18,6 +19,13 @@ def duration(seconds: float) -> str:
     if seconds < 86400:
         return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
     return f"{seconds // 86400}d{seconds % 86400 // 3600:02d}h"
+
+
+def _sized() -> bool:
+    try:
+        return all(os.get_terminal_size(sys.stderr.fileno()))
+    except (OSError, ValueError):
+        return False
 
 
 class Progress:
@@ -40,8 +48,9 @@ class Progress:
             total=self._total,
             initial=first,
             unit="step",
-            dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
+            # Some terminals say they have no size; tqdm would draw nothing.
+            **({"dynamic_ncols": True} if _sized() else {"ncols": 100, "nrows": 20}),
             bar_format="{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {postfix}",
         )
         self._rate = 0.0  # operations a second, a running mean

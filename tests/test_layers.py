@@ -17,7 +17,8 @@ LAYERS = {
     "objectives": 2, "memory": 2, "baselines": 2,
     "step": 3, "tally": 1, "config": 3, "rundir": 3, "progress": 3, "evaluate": 3,
     "specs": 3,
-    "checks": 4, "setup": 4, "banner": 4, "notices": 4, "loop": 4, "train": 4,
+    "checks": 4, "setup": 4, "banner": 4, "notices": 4, "fidelity": 4,
+    "loop": 4, "train": 4,
     "pretrained": 5, "replay": 5, "__init__": 6,
 }  # fmt: skip
 

@@ -1,5 +1,13 @@
 """The ETA counts each phase at its own price."""
 
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
 import pytest
 
 from bert_jax import progress
@@ -57,3 +65,35 @@ def test_speed_follows_a_change(clock):
 )
 def test_durations(seconds, text):
     assert progress.duration(seconds) == text
+
+
+DRAW = """
+import time
+from bert_jax.progress import Progress
+bar = Progress(0, [(5, 1e9)])
+for step in range(1, 6):
+    time.sleep(0.15)
+    bar.update(step, 100, {"loss": 1.5})
+bar.close()
+"""
+
+
+@pytest.mark.parametrize("size", [(0, 0), (24, 100), (0, 100)])
+def test_a_bar_on_a_terminal(size):
+    """Drawn also where the terminal does not know its size (containers, batch jobs)."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    done = subprocess.Popen([sys.executable, "-c", DRAW], stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            data = os.read(ours, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not data:
+            break
+        seen += data
+    os.close(ours)
+    assert done.wait() == 0
+    assert b"5/5" in seen and b"loss=1.5" in seen and b"ETA" in seen

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data import packing
+from bert_jax.data.batches import BatchSpec, Phase
 from bert_jax.data.rows import RowSpec
 from bert_jax.data.stream import RowStream
 
@@ -92,3 +93,18 @@ def test_packed_stream_reads_every_row_once_a_cycle(toy_store, shuffle):
         assert sorted(names) == [
             (p, r) for p, plan in enumerate(plain.plans) for r in range(len(plan.label))
         ]
+
+
+def test_document_rows_with_matched_tokens(toy_store):
+    """DOC-SENTENCES end with their document; packed, a batch holds as many tokens as
+    one of FULL-SENTENCES (Liu et al. 2019 raise the batch size for that)."""
+
+    def tokens_a_row(name, pack):
+        spec = RowSpec(128, 0, format=name, pair_label="none")
+        phase = Phase(toy_store, BatchSpec(spec, 1, "per_pass", 0.15, 0, 0, pack), 16)
+        batch = phase.batch(0, range(phase.stream.cycle))
+        return (batch.pairs_BT > 0).sum() / phase.stream.cycle
+
+    full = tokens_a_row("full_sentences", 1)
+    assert tokens_a_row("doc_sentences", 1) < 0.85 * full
+    assert abs(tokens_a_row("doc_sentences", 8) / full - 1) < 0.05
