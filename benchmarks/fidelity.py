@@ -12,6 +12,7 @@ import time
 
 from bert_jax import fidelity
 from bert_jax.data import building, corpus, vocabularies
+from bert_jax.data.rows import RowSpec
 
 
 def main() -> int:
@@ -27,14 +28,15 @@ def main() -> int:
     spec = vocabularies.VocabularySpec(path=options.vocab, size=4000)
     store = building.store_of(text, vocabularies.make(text, spec))
     began = time.perf_counter()
-    found, ours, theirs = fidelity.compare(
-        store, options.length, options.passes, options.seed
-    )
+    rows, documents = RowSpec(options.length, options.seed), len(store.documents(False))
+    ours = fidelity.of_planner(store, rows, options.passes)
+    theirs = fidelity.of_script(store, rows, options.passes)
+    found = fidelity.compare(ours, theirs, documents, options.length)
     print(f"# The planner and the public script on {options.corpus}\n")
     print(
         f"Length {options.length}, {options.passes} passes over "
-        f"{len(store.documents(False)):,} documents: {ours:,} rows of the planner, "
-        f"{theirs:,} of the script ({time.perf_counter() - began:.0f} s).\n"
+        f"{documents:,} documents: {len(ours.label):,} rows of the planner, "
+        f"{len(theirs.label):,} of the script ({time.perf_counter() - began:.0f} s).\n"
     )
     print("| distribution | p |\n|---|---|")
     for name, p in found.items():

@@ -8,7 +8,6 @@ over many documents the difference is normal.
 """
 
 import random
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -23,7 +22,7 @@ from bert_jax.data.rows import RowSpec
 from bert_jax.data.store import Store
 from bert_jax.data.stream import Address
 
-RATE, SHORT = 0.15, 0.1
+RATE = 0.15
 BLOCK = 512  # rows masked at a time
 BY_DESIGN = (
     "A random second segment is always of another document. The script draws ten "
@@ -53,7 +52,12 @@ class Sample(NamedTuple):
     kind: np.ndarray  # int [M], 0 = [MASK], 1 = as it was, 2 = another token
 
 
-def of_script(store: Store, spec: RowSpec, most: int, passes: int) -> Sample:
+def most_of(length: int) -> int:
+    """Predicted tokens of a full row."""
+    return max(1, round(length * RATE))
+
+
+def of_script(store: Store, spec: RowSpec, passes: int) -> Sample:
     """The oracle on the training documents of a store, pass by pass."""
     vocab = store.vocabulary.tokens
     ids = store.documents(False)
@@ -77,7 +81,7 @@ def of_script(store: Store, spec: RowSpec, most: int, passes: int) -> Sample:
             vocab,
             random.Random(f"{spec.seed} {number}"),
             max_seq_length=spec.length,
-            max_predictions_per_seq=most,
+            max_predictions_per_seq=most_of(spec.length),
             masked_lm_prob=RATE,
             short_seq_prob=spec.short_seq_prob,
             dupe_factor=1,
@@ -118,8 +122,9 @@ class _Token(str):
         return made
 
 
-def of_planner(store: Store, spec: RowSpec, most: int, passes: int) -> Sample:
+def of_planner(store: Store, spec: RowSpec, passes: int) -> Sample:
     """The planner and the masking rule on the same documents, a plan for each pass."""
+    most = most_of(spec.length)
     plans = [rows.make_plan(store, spec, number) for number in range(passes)]
     sizes = [len(plan.label) for plan in plans]
     number = np.repeat(np.arange(passes), sizes)
@@ -161,7 +166,7 @@ def features(sample: Sample, length: int) -> dict[str, np.ndarray]:
         return (index[:, None] == np.arange(len(edges) + 1)).astype(int)
 
     edges = np.linspace(4, length, 12).astype(int)
-    masks = np.bincount(sample.row, minlength=len(total))
+    masks, most = np.bincount(sample.row, minlength=len(total)), most_of(length)
     kinds = np.zeros((len(total), 3), int)
     np.add.at(kinds, (sample.row, sample.kind), 1)
     tenth = np.zeros((len(total), 10), int)
@@ -182,7 +187,7 @@ def features(sample: Sample, length: int) -> dict[str, np.ndarray]:
             ],
             1,
         ),
-        "predicted tokens a row": bins(masks, np.arange(1, masks.max() + 1)),
+        "predicted tokens a row": bins(masks, np.arange(1, most + 1)),
         "[MASK], kept and random tokens": kinds,
         "places of predicted tokens, in tenths of a row": tenth,
     }
@@ -213,32 +218,14 @@ def p_value(
 
 
 def compare(
-    store: Store,
-    length: int,
-    passes: int,
-    seed: int,
-    planner: Callable[..., Sample] = of_planner,
-) -> tuple[dict[str, float], int, int]:
-    """p-value of each feature, and how many rows each builder made.
+    ours: Sample, theirs: Sample, documents: int, length: int
+) -> dict[str, float]:
+    """p-value of each feature.
 
     Args:
-      store: its training documents are read.
-      length: tokens of a row.
-      passes: plans here, passes there; two at least.
-      seed: of both.
-      planner: what is compared with the script.
+      ours, theirs: rows of both builders, of equally many passes.
+      documents: how many both have read.
+      length: tokens of a row, at most.
     """
-    spec, most = RowSpec(length, seed, SHORT), max(1, round(length * RATE))
-    ours, theirs = (make(store, spec, most, passes) for make in (planner, of_script))
-    documents = len(store.documents(False))
     left, right = features(ours, length), features(theirs, length)
-    # The count of predicted tokens has as many bins as the larger maximum.
-    out = {}
-    for name in left:
-        columns = max(left[name].shape[1], right[name].shape[1])
-        x, y = (
-            np.pad(values[name], ((0, 0), (0, columns - values[name].shape[1])))
-            for values in (left, right)
-        )
-        out[name] = p_value(x, y, ours, theirs, documents)
-    return out, len(ours.label), len(theirs.label)
+    return {n: p_value(left[n], right[n], ours, theirs, documents) for n in left}

@@ -30,6 +30,7 @@ MOST = flags.DEFINE_integer("max_predictions_per_seq", 20, "Masked positions, at
 SEED = flags.DEFINE_integer("random_seed", 12345, "Of every draw.")
 DUPE = flags.DEFINE_integer("dupe_factor", 10, "Passes, each with masks of its own.")
 RATE = flags.DEFINE_float("masked_lm_prob", 0.15, "Share of tokens to mask.")
+PLAN = flags.DEFINE_bool("plan", False, "Show what would be read; write nothing.")
 SHORT = flags.DEFINE_float("short_seq_prob", 0.1, "Documents with a short target.")
 
 
@@ -65,6 +66,13 @@ def body(argv: list[str]) -> None:
             f"--max_predictions_per_seq; use {wanted}"
         )
     inputs = _inputs()
+    size = sum(Path(name).stat().st_size for name in inputs)
+    print(
+        f"{len(inputs)} file(s), {size / 1e6:,.2f} MB of text, all in memory on one "
+        f"core -> {', '.join(OUTPUT.value)}"
+    )
+    if PLAN.value:
+        return
     try:
         found = public_script.create_instances(
             inputs,

@@ -13,11 +13,13 @@ FILES = sorted((REPOSITORY / "launch").glob("*.py"))
 EXTRA = {
     "tpu_pod": ["--exp", "smoke", "--config.vocabulary.size=150"],
     "prepare": [],
+    "public_script": ["--vocab_file", "vocab.txt", "--output_file", "a.tfrecord"],
     "show": [],  # below: it needs a run
 }
 WORDS = {
     "tpu_pod": ("devices", "parameters", "documents", "phase", "passes", "compute"),
     "prepare": ("1 files", "shards"),
+    "public_script": ("1 file(s)", "a.tfrecord"),
 }
 LAUNCHERS = [p for p in FILES if not p.stem.startswith("_")]
 
@@ -37,7 +39,11 @@ def test_runs_from_another_directory(launcher, tmp_path, toy_text):
     if launcher.stem == "show":
         pytest.skip("needs a run: test_show_says_what_a_run_read")
     command = [sys.executable, str(launcher), "--plan"]
-    command += ["--corpus", f"sentences:{toy_text}", *EXTRA[launcher.stem]]
+    if launcher.stem == "public_script":
+        command += ["--input_file", str(toy_text)]
+    else:
+        command += ["--corpus", f"sentences:{toy_text}"]
+    command += EXTRA[launcher.stem]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     for word in WORDS[launcher.stem]:

@@ -26,15 +26,12 @@ def mixed(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-def texts(
-    tokens: np.ndarray, bounds: np.ndarray, together: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def texts(tokens: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Numbers the texts that segments are of.
 
     Args:
       tokens: all segments one after another.
       bounds: int64 [segments + 1], where each begins; none is empty.
-      together: int64 [n, 2], segments known to be of one text.
 
     Returns:
       int64 [segments], text of each; uint64 [texts], a hash of the content of each.
@@ -45,11 +42,9 @@ def texts(
         for part in zip(*_fingerprints(tokens, bounds), strict=True)
     )
     distinct, index = np.unique(values, return_inverse=True)
-    rows = np.concatenate([owners, together[:, 0]])
-    columns = np.concatenate([segments + index, together[:, 1]])
     count = segments + len(distinct)
-    ones = np.ones(len(rows), bool)
-    graph = sparse.coo_matrix((ones, (rows, columns)), (count, count))
+    edges = (np.ones(len(owners), bool), (owners, segments + index))
+    graph = sparse.coo_matrix(edges, (count, count))
     found, label = csgraph.connected_components(graph, directed=False)
     hashes = np.full(found, _NONE)
     np.minimum.at(hashes, label[segments:], distinct)

@@ -162,17 +162,17 @@ class _Rows:
         dtype = self.vocabulary.dtype()
         tokens = np.memmap(self.part / "tokens.bin", dtype, "r")
         begins = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        # Segments 2r and 2r + 1 are those of row r.
-        segments = np.arange(len(lengths)).reshape(-1, 2)
-        text, content = overlap.texts(tokens, begins, segments[labels != RANDOM])
+        # Segments 2r and 2r + 1 are those of row r; each is a document or both are.
         apart = labels == RANDOM
         sizes = np.where(apart[:, None], [1, 1], [2, 0]).reshape(-1)
         opens = sizes > 0
         document = np.cumsum(opens) - 1
-        hashes = _hold_back(content, np.bincount(text[opens], minlength=len(content)))
+        bounds = np.append(begins[:-1][opens], begins[-1])
+        text, content = overlap.texts(tokens, bounds)
+        hashes = _hold_back(content, np.bincount(text, minlength=len(content)))
         np.save(self.part / "sentence_lengths.npy", lengths)
         np.save(self.part / "document_sizes.npy", sizes[opens].astype(np.uint32))
-        np.save(self.part / "document_hashes.npy", hashes[text[opens]])
+        np.save(self.part / "document_hashes.npy", hashes[text])
         counts = np.zeros(len(self.vocabulary), np.int64)
         for begin in range(0, len(tokens), overlap.CHUNK):
             chunk = tokens[begin : begin + overlap.CHUNK]

@@ -178,28 +178,20 @@ def test_texts_are_those_that_share_a_run():
     order += [len(pieces) - 3, len(pieces) - 2, len(pieces) - 1]
     bounds = np.concatenate([[0], np.cumsum([len(pieces[i]) for i in order])])
     tokens = np.concatenate([pieces[i] for i in order])
-    none = np.zeros((0, 2), np.int64)
-    text, content = overlap.texts(tokens, bounds, none)
+    text, content = overlap.texts(tokens, bounds)
     owners = np.array([owner[i] for i in order[:-3]])
     for number in range(len(sources)):
         assert len(set(text[:-3][owners == number].tolist())) == 1
     assert len(set(text[:-3].tolist())) == len(sources)
     assert text[-3] == text[-2] != text[-1]
     assert len(content) == len(sources) + 2 == len(set(content.tolist()))
-    # Known to be of one text, and in smaller chunks: the same answer.
-    pair = np.array([[len(order) - 1, len(order) - 2]])
-    joined, _ = overlap.texts(tokens, bounds, pair)
-    assert joined[-3] == joined[-1]
 
 
 def test_chunks_do_not_matter(monkeypatch, made):
     bounds = np.asarray(made.sentence_bounds)
-    none = np.zeros((0, 2), np.int64)
-    whole = overlap.texts(made.tokens, bounds, none)
+    whole = overlap.texts(made.tokens, bounds)
     monkeypatch.setattr(overlap, "CHUNK", 100)
-    for left, right in zip(
-        whole, overlap.texts(made.tokens, bounds, none), strict=True
-    ):
+    for left, right in zip(whole, overlap.texts(made.tokens, bounds), strict=True):
         np.testing.assert_array_equal(left, right)
 
 
