@@ -7,7 +7,6 @@ from bert_jax import fidelity
 from bert_jax.data import building, corpus, order, pairs, vocabularies
 from bert_jax.data.rows import RowSpec
 
-pytestmark = pytest.mark.xdist_group("fidelity")  # the script's rows, made once
 SPEC, PASSES = RowSpec(64, seed=3), 4
 ROWS = 20_000
 

@@ -17,7 +17,6 @@ import pytest
 import bert_jax
 from bert_jax import metrics
 
-pytestmark = pytest.mark.xdist_group("resume")  # one reference run for all
 REPOSITORY = Path(__file__).resolve().parent.parent
 STEPS, SAVE = 32, 4
 FLAGS = {

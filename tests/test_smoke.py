@@ -81,7 +81,7 @@ def test_provenance(smoke_run):
             assert abs(phase["masks"][f"{name}_share"] - share) < 4 * sigma
         assert abs(phase["masks"]["selected_share"] - 0.15) < 0.01
         assert 0.5 < phase["label_1_share"] < 0.7
-        assert sum(phase["length_histogram"].values()) == phase["distinct_rows"]
+        assert sum(phase["length_histogram"]["counts"]) == phase["distinct_rows"]
     text = (directory / "provenance.md").read_text()
     assert "Public script" in text and "another document" in text
 

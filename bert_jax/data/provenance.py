@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.batches import Curriculum, Phase
+from bert_jax.data.deviations import deviations
 from bert_jax.data.rows import NO_LABEL
 from bert_jax.data.store import Store
 
@@ -15,67 +16,6 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "num
 
 # Where and with what a run is made: may change at a restart, and is told then.
 CIRCUMSTANCES = ("libraries", "git_revision", "machine")
-
-DEVIATIONS = (
-    "A random second segment always comes from another document; the script falls "
-    "back to the same document after ten draws and keeps the label random.",
-    "A random second segment comes from the same side of the held-out split.",
-    "Draws are addressed by (plan, document, sentence) instead of taken in turn from "
-    "one generator; the distribution is the script's, its sequence is not.",
-    "Masks are drawn when a row is read, from the address of the row, and a slot for "
-    "a prediction holds one; the script writes them into the files.",
-    "Each loss is one ratio over the whole batch; on a pod the script takes a ratio on "
-    "each core (with 1e-5 added to the weight) and the mean of those.",
-    "The gradient of the whole batch is clipped; on a pod the script clips that of "
-    "each core and takes the mean afterwards.",
-)
-
-# Settings that are the 2018 script's, and what another value is called.
-SWITCHES = (
-    ("masks.kind", "static", "masks are {}: drawn anew at each read of a row"),
-    ("masks.copies", 1, "a row has {} static masks, taken in turn"),
-    ("masks.selection", "exact", "selection is {}: the count of a row varies"),
-    ("masks.rate", 0.15, "{} of the tokens are predicted"),
-    ("masks.mask_share", 0.8, "{} of the predicted tokens become [MASK]"),
-    ("masks.random_share", 0.1, "{} of the predicted tokens become any token"),
-    ("masks.unit", "token", "chosen are whole {}s"),
-    ("masks.pool", "vocabulary", "random tokens are drawn from {} tokens"),
-    ("masks.final_rate", 0.0, "the share of predicted tokens goes to {} in a line"),
-    ("rows.format", "segment_pair", "rows are {}"),
-    ("rows.pair_label", "next_sentence", "label of a pair: {}"),
-    ("rows.pack", 1, "up to {} rows lie in one row of the batch"),
-    ("rows.shuffle", "all_plans", "rows are shuffled {}"),
-    ("rows.short_seq_prob", 0.1, "{} of the documents have a short target"),
-    ("rows.random_next_prob", 0.5, "a second segment is random with {}"),
-    ("objectives.nsp", 1.0, "next-sentence loss has weight {}"),
-    ("objectives.mlm", 1.0, "masked-language-model loss has weight {}"),
-    ("objectives.sop", 0.0, "sentence-order loss has weight {}"),
-    ("objectives.ltr", 0.0, "left-to-right loss has weight {}"),
-    ("objectives.generator", 0.0, "loss of a generator has weight {}"),
-    ("objectives.rtd", 0.0, "replaced-token detection has weight {}"),
-    ("model.causal", False, "attention to the left alone: {}"),
-    ("model.gelu", "tanh", "gelu is {}"),
-    ("model.dropout", 0.1, "dropout is {}"),
-    ("model.attention_dropout", 0.1, "dropout of attention is {}"),
-    ("model.compute_dtype", "float32", "activations are {}"),
-    ("optimizer.schedule", "linear_2018", "the schedule is {}"),
-    ("optimizer.bias_correction", False, "bias correction is {}"),
-    ("optimizer.beta1", 0.9, "beta1 is {}"),
-    ("optimizer.beta2", 0.999, "beta2 is {}"),
-    ("optimizer.epsilon", 1e-6, "epsilon of the optimizer is {}"),
-    ("optimizer.weight_decay", 0.01, "weight decay is {}"),
-    ("optimizer.clip_norm", 1.0, "the gradient is clipped at {}"),
-)
-
-
-def deviations(settings: dict[str, Any]) -> list[str]:
-    """What a run does otherwise than the 2018 script, always and by its settings."""
-    switched = [
-        f"{path}: {text.format(settings[path])} (script: {usual})."
-        for path, usual, text in SWITCHES
-        if settings[path] != usual
-    ]
-    return [*DEVIATIONS, *switched]
 
 
 def phase_facts(
@@ -89,6 +29,7 @@ def phase_facts(
     rows, length = steps * phase.batch_size, spec.rows.length
     histogram, edges = np.histogram(lengths, bins=8, range=(0, length))
     reads = rows / len(lengths)
+    copies = 1 if spec.given else spec.mask_copies  # 0: a mask for each read
     return {
         "sequence_length": length,
         "steps": steps,
@@ -99,15 +40,14 @@ def phase_facts(
         "passes": phase.stream.passes(rows),
         "source_passes": phase.stream.source_passes(rows),
         "reads_of_a_row": reads,
-        "repeats_of_a_mask": max(1.0, reads / spec.mask_copies)
-        if spec.mask_copies
-        else 1.0,
+        "mask_copies": copies,
+        "repeats_of_a_mask": max(1.0, reads / copies) if copies else 1.0,
         "tokens": round(rows * float(lengths.mean())),
         "mean_length": float(lengths.mean()),
         "full_rows": float((lengths == length).mean()),
         "length_histogram": {
-            f"{int(low)}-{int(high)}": int(n)
-            for low, high, n in zip(edges, edges[1:], histogram, strict=False)
+            "edges": edges.astype(int).tolist(),
+            "counts": histogram.tolist(),
         },
         "labelled_share": float((labels != NO_LABEL).mean()),
         # Of a pair label: random seconds, or swapped ones.
@@ -150,7 +90,7 @@ def facts(
         )  # fmt: skip
     ]
     return {
-        "format_version": 1,
+        "format_version": 2,
         "store": store.content,
         "corpus": m["corpus"],
         "vocabulary": {"hash": m["vocabulary"], "size": m["vocabulary_size"]},
@@ -215,10 +155,10 @@ def markdown(record: dict[str, Any], config: dict[str, Any]) -> str:
     lines += [f"| {' | '.join(row)} |" for row in _table(record, config)]
     lines += ["", "Phases are parted by commas.", "", "## Lengths of rows", ""]
     for number, phase in enumerate(record["phases"], 1):
-        total = sum(phase["length_histogram"].values())
+        edges, counts = (phase["length_histogram"][n] for n in ("edges", "counts"))
         shares = ", ".join(
-            f"{name}: {count / total:.1%}"
-            for name, count in phase["length_histogram"].items()
+            f"{low}-{high}: {count / sum(counts):.1%}"
+            for low, high, count in zip(edges, edges[1:], counts, strict=False)
         )
         lines.append(f"- phase {number}: {shares}")
     lines += ["", "## Deviations from the script", ""]
@@ -246,9 +186,22 @@ def _table(record: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, ..
 
     sizes = f"{record['documents']:,} documents, {record['tokens']:,} tokens"
     steps = ", ".join(f"{p['steps']:,} at {p['sequence_length']}" for p in phases)
-    masking = f"{config['masks.kind']}, copies={config['masks.copies']}"
+    masking = {
+        "static": f"static, copies={config['masks.copies']}",
+        "dynamic": "dynamic: drawn anew at each read of a row",
+        "given": "given: made by another program",
+    }[config["masks.kind"]]
     total = sum(phase["flops"] for phase in phases)
     compute = ", ".join(f"{phase['flops'] / total:.0%}" for phase in phases)
+    done = sum(phase["flops"] for phase in measured) or 1
+    computed = ", ".join(f"{phase['flops'] / done:.0%}" for phase in measured)
+    repeats = ", ".join(
+        f"{run['pairs'] / min(run['pairs'], masks):.1f}"
+        if (masks := phase["distinct_rows"] * phase["mask_copies"])
+        else "1.0"
+        for phase, run in zip(phases, measured, strict=False)
+        if run["pairs"]
+    )
     untrained = min(phase["positions_untrained"] for phase in phases)
     return [
         ("Text", "Books + Wikipedia, 3,300M words", "any file", sizes, ""),
@@ -267,7 +220,7 @@ def _table(record: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, ..
         ("of them kept", "10 %", "10 %", mask("kept_share"), seen("kept_share")),
         ("Masks", "not said", "static, dupe_factor copies", masking, ""),
         ("Repeats of a mask", "not said", "passes / dupe_factor",
-         each("repeats_of_a_mask", "{:.1f}"), ""),
+         each("repeats_of_a_mask", "{:.1f}"), repeats),
         ("Pair label 1 (random next, or swapped)", "50 %", "50 %, more on short "
          "documents", each("label_1_share"), seen("label_1_share", "{:.3f}")),
         ("Short rows", "not said", "10 % of documents",
@@ -281,7 +234,7 @@ def _table(record: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, ..
          seen("predicted_per_place")),
         ("Predicted tokens by GFLOP", "not said", "not said", "",
          seen("predicted_per_gflop", "{:.2f}")),
-        ("Compute by phase", "not said", "not said", compute, ""),
+        ("Compute by phase", "not said", "not said", compute, computed),
         ("Positions trained", "0..511", "0..max_seq_length - 1",
          ", ".join(f"0..{p['positions_trained'] - 1}" for p in phases), ""),
         ("Positions never trained", "none", "above max_seq_length", f"{untrained}", ""),
