@@ -12,6 +12,9 @@ from orbax.checkpoint import v1 as ocp
 
 from bert_jax import mesh
 
+# What Orbax and its storage library raise for a file that is gone or cut short.
+DAMAGED = (ValueError, OSError, KeyError, RuntimeError)
+
 
 def _checksums(tree: Any) -> dict[str, int]:
     """crc32 of each array, by path. Orbax loads a flipped bit without a word."""

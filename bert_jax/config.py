@@ -176,8 +176,14 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
+SHORT = {"lr": "learning_rate", "wd": "weight_decay", "batch_size": "phases",
+         "max_seq_length": "phases", "num_train_steps": "phases"}  # fmt: skip
+
+
 def suggest(name: str, known: list[str]) -> str:
     """``; did you mean X?`` for a mistyped name, or nothing."""
+    *groups, last = name.split(".")
+    name = ".".join([*groups, SHORT.get(last, last)])
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     if not close:
         # A right last word under a wrong group is a common slip.

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import checkpoint, encoder, specs
 from bert_jax.batch import Batch
-from bert_jax.data import vocabularies
+from bert_jax.data import clean, vocabularies
 from bert_jax.data.sentencepieces import SPACE
 from bert_jax.data.vocabularies import AnyVocabulary
 from bert_jax.encoder import EncoderSpec
@@ -106,8 +106,14 @@ class Pretrained:
           where the text has several.
 
         Raises:
-          ValueError: no [MASK] in the text, or more tokens than positions.
+          ValueError: no [MASK] in the text, more tokens than positions, ``top_k`` below
+            1, or the text is no string.
         """
+        if not isinstance(text, str):
+            raise ValueError(f"text must be one string, got {type(text).__name__}")
+        if top_k < 1:
+            raise ValueError(f"top_k={top_k} must be at least 1")
+        text = clean.SURROGATE.sub("\ufffd", text)
         if MASK not in text:
             raise ValueError(f"no {MASK} in {text!r}; write it where a word is missing")
         ids = self._ids(text)
@@ -148,6 +154,8 @@ def load(run: str | Path, step: int | None = None) -> Pretrained:
       ValueError: no run or no such checkpoint there, or a damaged one.
     """
     place = RunDirectory(run)
+    if place.path.exists() and not place.path.is_dir():
+        raise ValueError(f"{run} is a file; give the run directory")
     config = place.config()
     if config is None:
         raise ValueError(f"{run} is not a run directory: it has no config.json")
@@ -165,5 +173,12 @@ def load(run: str | Path, step: int | None = None) -> Pretrained:
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=local),
         encoder.parameter_shapes(spec),
     )
-    params = checkpoint.load_parts(place.checkpoints, chosen, {"params": target})
+    try:
+        params = checkpoint.load_parts(place.checkpoints, chosen, {"params": target})
+    except checkpoint.DAMAGED as error:
+        others = ", ".join(str(n) for n in steps if n != chosen) or "none"
+        raise ValueError(
+            f"{place.checkpoints / str(chosen)} cannot be read: it is damaged, or not "
+            f"of this config.json. Other checkpoints there: {others} (load(run, step))"
+        ) from error
     return Pretrained(params["params"], spec, vocab, chosen, place.path)

@@ -92,7 +92,8 @@ class Progress:
         self._bar.update(1)
         eta = duration(self._left(step) / self._rate) if self._rate else "after 2 steps"
         numbers = " ".join(f"{name}={value:.4g}" for name, value in shown.items())
-        status = f"ETA {eta} {self._tokens:,.0f} tok/s {numbers}"
+        speed = f"{self._tokens:,.0f} tok/s " if self._rate else ""
+        status = f"ETA {eta} {speed}{numbers}"
         self._bar.set_postfix_str(status, refresh=False)
         if self._bar.disable and now - self._printed > PLAIN_SECONDS:
             self._printed = now

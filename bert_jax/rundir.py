@@ -6,7 +6,6 @@ checkpoints/STEP/  Orbax                       log.txt
 """
 
 import fcntl
-import json
 import os
 from pathlib import Path
 from typing import Any, TextIO
@@ -64,7 +63,8 @@ class RunDirectory:
 
     def _json(self, name: str) -> dict[str, Any] | None:
         try:
-            return json.loads((self.path / name).read_text("utf-8"))
+            value: dict[str, Any] = cache.read_json(self.path / name)
+            return value
         except FileNotFoundError:
             return None
 
@@ -96,8 +96,14 @@ class RunDirectory:
         """
         if self._lock is not None:
             return
-        self.path.mkdir(parents=True, exist_ok=True)
-        lock = open(self.path / ".lock", "a+")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = open(self.path / ".lock", "a+")
+        except OSError as error:
+            raise Refusal(
+                f"run directory {self.path} cannot be made: {error.strerror}; give "
+                "another --workdir"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

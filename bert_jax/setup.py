@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax import checks, draws, memory, mesh, picks, specs, step
+from bert_jax import draws, memory, mesh, picks, recipe_checks, specs, step
 from bert_jax.baselines import Baselines
 from bert_jax.baselines import measure as measure_baselines
 from bert_jax.corruption import KEPT, MASKED, RANDOMED, MaskSpec
@@ -122,7 +122,7 @@ def prepare_store(config: ConfigDict) -> Store:
     except ValueError as error:
         raise Refusal(str(error)) from error
     layout = given.layout(made) if given.has_rows(made) else None
-    checks.check_given(config, layout)
+    recipe_checks.check_given(config, layout)
     if layout is not None:
         config.rows.plans = 1  # there are no others
         if config.masks.kind == "given":

@@ -10,16 +10,13 @@ from ml_collections import ConfigDict
 
 from bert_jax import banner, checks, mesh, metrics, notices, setup, step
 from bert_jax import config as configs
-from bert_jax.checkpoint import Checkpoints, load_parts, saved_steps
+from bert_jax.checkpoint import DAMAGED, Checkpoints, load_parts, saved_steps
 from bert_jax.data import cache, provenance
 from bert_jax.loop import Loop, Signals, Stopped
 from bert_jax.rundir import Refusal, RunDirectory, git_revision
 from bert_jax.setup import Setup
 from bert_jax.step import State
 from bert_jax.tally import Tally
-
-# What Orbax and its storage library raise for a file that is gone or cut short.
-DAMAGED = (ValueError, OSError, KeyError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -72,10 +69,19 @@ def _run(
             f"{place.path} holds checkpoints but no config.json, so what made them is "
             "not known; give another --workdir"
         )
-    if done >= total and not options.plan:
+    if done > total:
+        raise Refusal(
+            f"{place.path} stands at step {done:,}, the phases end at {total:,}; give "
+            "as many steps or more, or another --workdir"
+        )
+    # Another corpus is looked at first: it must be the text the run was trained on.
+    same = changes is not None and not any(
+        line.startswith("corpus:") for line in changes[configs.MACHINE]
+    )
+    if done == total and same and not options.plan:
         place.say(_finished_line(place, done))
         return
-    if changes is not None and not options.plan:
+    if changes is not None and done < total and not options.plan:
         _take(place, begun=True, done=done)
 
     tokens = setup.prepare_store(config)
@@ -85,6 +91,9 @@ def _run(
             f"{tokens.content}; give the corpus the run began with (--corpus), or "
             "another --workdir"
         )
+    if done == total and not options.plan:
+        place.say(_finished_line(place, done))
+        return
     plan = setup.make(config, tokens, devices)
     device_mesh = mesh.make(config.machine.mesh or None)
     masks = [] if options.plan else setup.measure_masks(plan)

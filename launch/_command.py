@@ -134,4 +134,15 @@ def main(body: Callable[[list[str]], Any]) -> NoReturn:
     except FloatingPointError as error:
         print(f"stopped: {error}", file=sys.stderr)
         sys.exit(3)
+    except Exception as error:
+        # Orbax and its storage library each say this in an exception of their own.
+        if "No space left on device" not in str(error):
+            raise
+        print(
+            "stopped: the disk is full. What was saved before is whole: free some "
+            "space and give the same command again, or copy the run directory to a "
+            "larger disk and give that as --workdir",
+            file=sys.stderr,
+        )
+        sys.exit(3)
     sys.exit(0)

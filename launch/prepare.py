@@ -62,6 +62,22 @@ def _verify(directory: Path) -> None:
     print(f"{directory} is whole: store {opened.content}")
 
 
+def _check_flags(out: Path) -> None:
+    """Refuses a place that cannot be made, and numbers that make no sense."""
+    in_the_way = next(
+        (p for p in (out, *out.absolute().parents) if p.exists() and not p.is_dir()),
+        None,
+    )
+    if in_the_way is not None:
+        raise ValueError(f"--out {out}: {in_the_way} is a file; give another place")
+    if WORKERS.value < 0:
+        raise ValueError(f"--workers {WORKERS.value} is below 0; 0 is one a core")
+    if LEARN.value and VOCAB.value:
+        raise ValueError(
+            "--learn_vocab learns a vocabulary and --vocab brings one; leave one out"
+        )
+
+
 def _prepare(text: "Corpus", out: Path) -> None:
     from bert_jax.data import building, report, store, vocabularies, workers
     from bert_jax.data.vocabulary import TokenizerSpec
@@ -110,6 +126,7 @@ def body(argv: list[str]) -> None:
             return
         if not CORPUS.value or not (OUT.value or PLAN.value):
             raise ValueError("--corpus SPEC and --out DIR are both needed")
+        _check_flags(Path(OUT.value or "."))
         text = corpus.load(CORPUS.value)
         print(report.listing(text))
         if not PLAN.value:

@@ -41,11 +41,30 @@ def _inputs() -> list[str]:
     """
     found: list[str] = []
     for pattern in INPUT.value:
-        matches = sorted(glob.glob(pattern))
+        matches = [name for name in sorted(glob.glob(pattern)) if Path(name).is_file()]
         if not matches:
             raise _command.Refusal(f"--input_file: no file matches {pattern!r}")
         found += matches
     return found
+
+
+def _check_flags() -> None:
+    """Refuses numbers that make no rows, and places that cannot be written."""
+    for flag, least in ((LENGTH, 5), (MOST, 1), (DUPE, 1)):
+        if flag.value < least:
+            raise _command.Refusal(f"--{flag.name}={flag.value} is below {least}")
+    for flag in (RATE, SHORT):
+        if not 0 <= flag.value <= 1:
+            raise _command.Refusal(f"--{flag.name}={flag.value} is outside 0 .. 1")
+    outputs = [Path(name).absolute() for name in OUTPUT.value]
+    if len(set(outputs)) < len(outputs):
+        raise _command.Refusal("--output_file names a file twice")
+    for path in outputs:
+        if path.is_dir():
+            raise _command.Refusal(f"--output_file {path} is a directory")
+        for parent in path.parents:
+            if parent.exists() and not parent.is_dir():
+                raise _command.Refusal(f"--output_file {path}: {parent} is a file")
 
 
 def body(argv: list[str]) -> None:
@@ -58,6 +77,7 @@ def body(argv: list[str]) -> None:
             "--input_file, --output_file and --vocab_file are all needed"
         )
     began = time.perf_counter()
+    _check_flags()
     wanted = round(LENGTH.value * RATE.value)
     if wanted > MOST.value:
         print(

@@ -27,6 +27,11 @@ ALLOW_CPU = flags.DEFINE_bool(
 def body(argv: list[str]) -> None:
     """Parses, checks the devices, trains."""
     config = _command.parse(argv)
+    for name, value in (("corpus", CORPUS), ("vocab", VOCAB), ("workdir", WORKDIR)):
+        if value.present and not value.value:
+            raise _command.Refusal(
+                f"--{name} is empty (an unset variable?); give one, or leave it out"
+            )
     if CORPUS.value:
         config.corpus = CORPUS.value
     if VOCAB.value:

@@ -16,7 +16,7 @@ LAYERS = {
     "encoder": 1, "data": 1, "checkpoint": 1, "metrics": 1, "prefetch": 1,
     "objectives": 2, "memory": 2, "baselines": 2,
     "step": 3, "tally": 1, "config": 3, "rundir": 3, "progress": 3, "evaluate": 3,
-    "specs": 3,
+    "specs": 3, "recipe_checks": 4,
     "checks": 4, "setup": 4, "banner": 4, "notices": 4, "fidelity": 4,
     "loop": 4, "train": 4,
     "pretrained": 5, "replay": 5, "__init__": 6,

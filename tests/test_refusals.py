@@ -64,6 +64,55 @@ CASES = {
     "zero plans": ({"rows__plans": 0}, "rows.plans=0 must be at least 1"),
     "micro-batch": ({"machine__micro_batch": -1}, "machine.micro_batch=-1 must be 0"),
     "mesh": ({"machine__mesh": (2, 1, 1)}, "its product must be 1"),
+    "seed": ({"seed": 1 << 40}, "seed=1099511627776 is outside 0 .. 2147483647"),
+    "rate that is none": (
+        {"optimizer__learning_rate": float("nan")},
+        "learning_rate=nan is no finite",
+    ),
+    "negative rate": ({"optimizer__learning_rate": -1.0}, "learning_rate=-1.0 and"),
+    "negative decay": ({"optimizer__weight_decay": -0.1}, "weight_decay=-0.1 is below"),
+    "beta of one": ({"optimizer__beta2": 1.0}, "must lie in [0, 1)"),
+    "label of one segment": (
+        {"rows__format": "full_sentences"},
+        "rows.format=full_sentences has one segment",
+    ),
+    "packed given rows": ({"rows__format": "given", "rows__pack": 2}, "rows.pack=2"),
+    "given masks of planned rows": (
+        {"masks__kind": "given"},
+        "masks.kind=given needs rows.format=given",
+    ),
+    "no token to predict": ({"masks__rate": 0.0}, "masks.rate=0 predicts nothing"),
+    "moving static rate": (
+        {"masks__final_rate": 0.3, "masks__kind": "static"},
+        "masks.final_rate=0.3",
+    ),
+    "independent spans": (
+        {"masks__unit": "span", "masks__selection": "independent"},
+        "masks.unit=span needs masks.selection=exact",
+    ),
+    "nothing to learn": ({"objectives__mlm": 0.0}, "one of mlm, ltr and generator"),
+    "two token objectives": (
+        {"objectives__ltr": 1.0, "model__causal": True},
+        "ltr, mlm: one of mlm",
+    ),
+    "detection alone": ({"objectives__rtd": 50.0}, "go together"),
+    "order without its label": (
+        {"objectives__sop": 1.0},
+        "needs rows.pair_label=sentence_order",
+    ),
+    "pairs without labels": (
+        {"rows__pair_label": "none"},
+        "needs rows.pair_label=next_sentence",
+    ),
+    "left to right both ways": (
+        {"objectives__mlm": 0.0, "objectives__ltr": 1.0, "objectives__nsp": 0.0},
+        "a left-to-right model needs both",
+    ),
+    "pair label under a causal mask": (
+        {"objectives__mlm": 0.0, "objectives__ltr": 1.0, "model__causal": True},
+        "no pair label can be read",
+    ),
+    "negative weight": ({"objectives__nsp": -1.0}, "objectives.nsp is below 0"),
     "vocabulary too small": ({"vocabulary__size": 20}, "vocabulary.size=20"),
 }
 
@@ -133,6 +182,7 @@ def test_unknown_experiment(command):
         ("--config.optimizer.learing_rate=1", "did you mean optimizer.learning_rate?"),
         ("--config.learning_rate=1", "did you mean optimizer.learning_rate?"),
         ("--config.zzz=1", "no key 'zzz'"),
+        ("--config.optimiser.lr=1", "did you mean optimizer.learning_rate?"),
         ("--config.seed=1", "--config.seed is given twice"),
     ],
 )
@@ -172,6 +222,8 @@ def test_accelerator_present_but_unused(tmp_path):
         ({"optimizer__learning_rate": 5e-4}, {}, "another recipe"),
         ({"phases": ((32, 40, 16), (64, 90, 16))}, {}, "--extend"),
         ({"corpus": "builtin:python-docs"}, {"extend": True}, "another recipe"),
+        ({"corpus": "text:/no/such.txt"}, {}, "is missing"),
+        ({"phases": ((32, 40, 16),)}, {"extend": True}, "stands at step 50"),
     ],
 )
 def test_what_may_not_change(command, smoke_run, keys, options, message):
@@ -179,11 +231,28 @@ def test_what_may_not_change(command, smoke_run, keys, options, message):
     directory, _ = smoke_run
     config = command.load_experiment("smoke")
     before = {p: p.stat().st_mtime_ns for p in directory.rglob("*")}
-    if "corpus" in keys:
+    if keys.get("corpus") == "builtin:python-docs":
         keys = {"vocabulary__size": 1900, **keys}
     with pytest.raises(Refusal, match=message):
         train.run(set_keys(config, **keys), str(directory), train.Options(**options))
     assert {p: p.stat().st_mtime_ns for p in directory.rglob("*")} == before
+
+
+def test_a_finished_run_is_of_its_text(command, smoke_run, toy_text, tmp_path):
+    """Another corpus is no continuation; the same text at another path is."""
+    directory, _ = smoke_run
+    kept = directory / "tokenizer/vocab.txt"
+    config = command.load_experiment("smoke")
+    other = {"corpus": f"sentences:{toy_text}", "vocabulary__path": str(kept)}
+    with pytest.raises(Refusal, match="trains on store|another recipe"):
+        train.run(set_keys(config, **other), str(directory))
+
+
+def test_empty_values(run_launcher, tmp_path):
+    for flag in ("--corpus=", "--vocab=", "--workdir="):
+        done = run_launcher("--exp", "smoke", flag, "--plan", cwd=tmp_path)
+        assert done.returncode == 2 and "is empty (an unset variable?)" in done.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_every_key_has_a_kind():

@@ -1,6 +1,7 @@
 """One run of smoke, looked at from all sides."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -117,6 +118,29 @@ def test_load_and_fill_mask_refuse(smoke_run, tmp_path):
         model.fill_mask("nothing hidden")
     with pytest.raises(ValueError, match="512 positions"):
         model.fill_mask("word " * 600 + "[MASK]")
+    with pytest.raises(ValueError, match="one string, got list"):
+        model.fill_mask(["a [MASK]"])
+    with pytest.raises(ValueError, match="top_k=0"):
+        model.fill_mask("a [MASK]", top_k=0)
+    assert len(model.fill_mask("half a pair \ud83d [MASK]")) == 5
+
+
+def test_load_says_what_is_damaged(smoke_run, tmp_path):
+    """One ValueError of a line or two, and the other checkpoints there are."""
+    run = tmp_path / "run"
+    shutil.copytree(smoke_run[0], run)
+    for path in (run / "checkpoints/50").rglob("*"):
+        if path.is_file() and path.stat().st_size > 2000:
+            path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="50 cannot be read.*there: 25") as error:
+        bert_jax.load(run)
+    assert len(str(error.value)) < 400
+    assert bert_jax.load(run, step=25).step == 25
+    (run / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        bert_jax.load(run)
+    with pytest.raises(ValueError, match="is a file; give the run directory"):
+        bert_jax.load(run / "config.json")
 
 
 def test_padding_moves_no_prediction(smoke_run):

@@ -53,11 +53,19 @@ def build(
     """
     beside = place.with_name(place.name + ".parts")
     work = (parts_at or str(beside)).rstrip("/")
-    with _told_when_full(place), cache.only_one(beside / ".lock"):
+    with (
+        _nothing_left(beside),
+        _told_when_full(place),
+        cache.only_one(beside / ".lock"),
+    ):
         if (place / MANIFEST).is_file():
             _check_same(corpus, vocabulary, place)
             shutil.rmtree(beside, ignore_errors=True)
             return
+        if place.is_dir() and any(place.iterdir()):
+            raise ValueError(
+                f"{place} holds other files and no store; give another place"
+            )
         if corpus.sources[0].kind == "tfrecord":
             if drop_duplicates:
                 raise ValueError("rows of tfrecord: are read as they are; drop none")
@@ -111,11 +119,24 @@ def _check_same(corpus: Corpus, vocabulary: AnyVocabulary, place: Path) -> None:
 
 
 @contextmanager
+def _nothing_left(beside: Path) -> Iterator[None]:
+    """After a failure keeps finished parts, and nothing where there are none."""
+    try:
+        yield
+    except BaseException:
+        if beside.is_dir() and not any(p.is_dir() for p in beside.iterdir()):
+            shutil.rmtree(beside, ignore_errors=True)
+        raise
+
+
+@contextmanager
 def _told_when_full(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        # numpy.tofile says "N requested and M written" and no errno.
+        short = error.errno is None and "written" in str(error)
+        if not short and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         near = next(p for p in place.absolute().parents if p.is_dir())
         free = shutil.disk_usage(near).free

@@ -106,8 +106,18 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file."""
-    return json.loads(path.read_text("utf-8"))
+    """The value of a JSON file.
+
+    Raises:
+      ValueError: it is damaged; the file is named.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged ({error}); restore it from a copy, or delete "
+            f"{path.parent} and make it again"
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:

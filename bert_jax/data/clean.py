@@ -35,6 +35,7 @@ def _literal(ranges: tuple[tuple[int, int], ...]) -> str:
 
 # For regular expressions of the tokenizers library, which know no \U escapes.
 NO_TEXT, IDEOGRAPH = _literal(_RANGES), _literal(_IDEOGRAPHS)
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a pair, as JSON can spell it
 _NO_TEXT = re.compile(f"[{_pattern(_RANGES)}]")
 _TEXT = re.compile(f"[^\\s{_pattern(_RANGES)}]")
 _IDEOGRAPH = re.compile(f"([{_pattern(_IDEOGRAPHS)}])")

@@ -44,6 +44,13 @@ class Faults:
         if len(kept) < SHOWN:
             kept.append(place)
 
+    def lines(self) -> list[str]:
+        """Each kind with its count and first places, for a person."""
+        return [
+            f"{count:,} {KINDS[kind]}: {', '.join(self.places.get(kind, []))}"
+            for kind, count in sorted(self.counts.items())
+        ]
+
     def merge(self, other: "Faults") -> None:
         """Adds what another part of the corpus found."""
         for kind, count in other.counts.items():

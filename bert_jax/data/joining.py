@@ -7,7 +7,7 @@ a few of its side and source; all else goes through files front to back.
 import hashlib
 import shutil
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -52,8 +52,10 @@ def join(
             facts.append(cache.read_json(part / parts.FACTS))
     hashes = np.empty(sum(fact["documents"] for fact in facts), np.uint64)
     if not len(hashes):
+        found = "; ".join(_faults(facts).lines())
         raise ValueError(
             f"the corpus {corpus.spec} is empty: it holds no document with text"
+            + (f" ({found})" if found else "")
         )
     begin = 0
     for place, fact in zip(done, facts, strict=True):
@@ -84,9 +86,7 @@ def join(
     joined.finish()
     vocabulary.write(directory / "tokenizer")
 
-    faults = Faults()
-    for fact in facts:
-        faults.merge(Faults(False, fact["faults"]["counts"], fact["faults"]["places"]))
+    faults = _faults(facts)
     files = {p.name: cache.file_digest(p) for p in sorted(directory.glob("*.*"))}
     named = [files[n] for n in sorted(files) if n != "document_hashes.npy"]
     counts = np.load(directory / "token_counts.npy")
@@ -114,6 +114,14 @@ def join(
         },
     }
     cache.write_json(directory / MANIFEST, manifest)
+
+
+def _faults(facts: list[Any]) -> Faults:
+    """What was wrong with the text of all parts."""
+    faults = Faults()
+    for fact in facts:
+        faults.merge(Faults(False, fact["faults"]["counts"], fact["faults"]["places"]))
+    return faults
 
 
 class _Joined:

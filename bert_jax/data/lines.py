@@ -127,7 +127,8 @@ class Reader:
                 return
             try:
                 with PACKED[suffix](file) as unpacked:
-                    while data := unpacked.read(BLOCK):
+                    # read1: what came before the end of a cut file is not lost.
+                    while data := unpacked.read1(BLOCK):
                         yield data
             except UNREADABLE as error:
                 self.faults.add("cut_off", _shown(self.path), str(error))

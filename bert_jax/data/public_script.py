@@ -108,7 +108,7 @@ def read_documents(
     documents: list[list[list[str]]] = [[]]
     for path in paths:
         # Only "\n" ends a line: str.splitlines would also cut at U+2028 and others.
-        lines = Path(path).read_bytes().decode("utf-8").split("\n")
+        lines = _text(Path(path)).split("\n")
         if lines[-1] == "":
             lines.pop()  # what follows the last "\n" is no empty line
         lines = [line.strip() for line in lines]
@@ -118,6 +118,18 @@ def read_documents(
             elif ids:
                 documents[-1].append([vocab.tokens[number] for number in ids])
     return documents
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}:{line} is not UTF-8 ({error.reason}), and the script stops there "
+            "too; mend the file"
+        ) from None
 
 
 def create_instances_from_documents(

@@ -3,7 +3,7 @@
 from bert_jax.data import corpus as corpora
 from bert_jax.data import given, learning
 from bert_jax.data.corpus import Corpus
-from bert_jax.data.faults import KINDS
+from bert_jax.data.faults import Faults
 from bert_jax.data.store import Store
 from bert_jax.data.vocabularies import AnyVocabulary
 
@@ -109,10 +109,7 @@ def warnings(store: Store) -> list[str]:
             "random next)"
         )
     faults = m["corpus"]["faults"]
-    for kind, count in sorted(faults["counts"].items()):
-        places = ", ".join(faults["places"].get(kind, []))
-        found.append(f"{count:,} {KINDS[kind]}: {places}")
-    return found
+    return [*found, *Faults(False, faults["counts"], faults["places"]).lines()]
 
 
 def table(store: Store) -> str:

@@ -169,6 +169,9 @@ def _field(line: str, name: str, reader: lines.Reader, faults: Faults) -> str:
     try:
         text = json.loads(line)[name]
         if isinstance(text, str):
+            if clean.SURROGATE.search(text):
+                faults.add("bad_bytes", reader.place(), "half a surrogate pair")
+                text = clean.SURROGATE.sub("\ufffd", text)
             return text
         detail = f"field {name!r} is {type(text).__name__}"
     except (ValueError, RecursionError) as error:
@@ -193,10 +196,11 @@ def _by_blank_lines(
     """Documents parted by blank lines; a line is a sentence or a paragraph of them."""
     prose = source.kind == "text"
     held: list[str] = []
-    inside = False
+    size, inside = 0, False
     for line in reader:
         if line:
             inside = True
+            size += len(line)
             if prose:
                 held += _squeezed(
                     sentences.split(line, source.language), reader, faults
@@ -205,12 +209,12 @@ def _by_blank_lines(
                 held.append(text)
             else:
                 faults.add("no_tokens", reader.place())
-            if len(held) >= FLUSH:
+            if len(held) >= FLUSH or size > lines.LONGEST:
                 yield Run(held, False)
-                held = []
+                held, size = [], 0
         elif inside:
             yield Run(held, True)
-            held, inside = [], False
+            held, size, inside = [], 0, False
     if inside:
         yield Run(held, True)
 

@@ -15,6 +15,7 @@ sentence splitter. Several specs are mixed as ``0.7*SPEC + 0.3*SPEC``: the weigh
 shares of training rows.
 """
 
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def parse(spec: str) -> tuple[Source, ...]:
     found = []
     for part in parts:
         weighted = _WEIGHTED.fullmatch(part)
-        if weighted is None or float(weighted[1]) <= 0:
+        if weighted is None or not 0 < float(weighted[1]) < math.inf:
             raise ValueError(
                 f"corpus {spec!r}: {part!r} has no weight; write a mixture as "
                 "0.7*SPEC + 0.3*SPEC, each weight above 0"
@@ -119,7 +120,7 @@ def _parse_one(spec: str, weight: float) -> Source:
             )
             raise ValueError(
                 f"corpus {spec!r}: unknown option {name}={value}; {kind}: takes "
-                f"{takes or 'none'}"
+                f"{takes or 'none'} (a question mark cannot be part of a pattern)"
             )
     source = Source(kind, place, weight=weight, **dict(pairs))
     if "language" in known:
@@ -143,13 +144,21 @@ def files(source: Source) -> list[File]:
                 "gs:// install the extra: pip install 'bert_jax[gcs]'"
             ) from None
         matches = system.glob(path, detail=True)
-        matches = {p: info for p, info in matches.items() if info["type"] == "file"}
+        folders = [p for p, info in matches.items() if info["type"] == "directory"]
+        matches = {p: i for p, i in matches.items() if i["type"] != "directory"}
+        if not matches and folders:
+            raise ValueError(
+                f"corpus {source.name}: {folders[0]} is a directory; give its files, "
+                f"e.g. '{pattern.rstrip('/')}/*'"
+            )
         if not matches:
             raise ValueError(
                 f"corpus {source.name} is missing: no file matches {pattern!r}; quote "
                 "the pattern and check the path"
             )
         for name, info in matches.items():
+            if "://" not in pattern and not os.path.exists(name):
+                raise ValueError(f"{name} cannot be read: it links to nothing")
             if "://" not in pattern and not os.access(name, os.R_OK):
                 raise ValueError(f"{name} cannot be read: no permission")
             url = system.unstrip_protocol(name)
