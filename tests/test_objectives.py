@@ -31,7 +31,7 @@ WAYS = {
 def make_spec(vocab, names, pack=1, dropout=0.0):
     ltr, rtd = names[0][0] == "ltr", names[-1][0] == "rtd"
     sizes = EncoderSpec(
-        len(vocab), 2, 32, 2, 64, max_positions=LENGTH, dropout=dropout,
+        len(vocab), 1, 32, 2, 64, max_positions=LENGTH, dropout=dropout,
         attention_dropout=dropout, causal=ltr, generator=0.5 if rtd else 0.0,
     )  # fmt: skip
     slots = LENGTH - 1 if ltr else picks.slots_for(LENGTH, 0.15, "exact", 0) + pack

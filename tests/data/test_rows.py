@@ -156,6 +156,23 @@ def test_statistics(toy_store):
     assert abs(hits - mean).max() < 5 * mean**0.5
 
 
+@pytest.mark.parametrize("share", [0.5, 0.3, 0.0, 1.0])
+def test_share_of_random_segments(toy_store, share):
+    """Of the rows that have an actual next sentence; 4 sigma."""
+    spec = RowSpec(64, 2, random_next_prob=share, format="sentence_pair")
+    random = count = 0
+    for number in range(40):
+        plan = make_pairs(toy_store, spec, number)
+        bounds = toy_store.sentence_bounds
+        ends = bounds[toy_store.document_bounds[plan.document + 1] - 1]
+        # Cut or not, A that begins before the last sentence has one behind it.
+        follows = plan.start_a < ends
+        random += int((plan.label[follows] == RANDOM).sum())
+        count += int(follows.sum())
+    assert count > 10_000
+    assert abs(random / count - share) <= 4 * (share * (1 - share) / count) ** 0.5
+
+
 def test_truncation_takes_from_either_end():
     """The closed form of token-by-token truncation, on many sizes."""
     draw = np.random.default_rng(0)
