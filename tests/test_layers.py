@@ -86,6 +86,12 @@ def test_data_never_imports_jax():
     assert loaded(code, "jax", "flax", "grain", "tensorflow") == "[]"
 
 
+def test_builders_stay_light():
+    """What every worker of a build imports: these two would cost it 30 MB."""
+    code = "import bert_jax.data.building, bert_jax.data.report"
+    assert loaded(code, "scipy", "google") == "[]"
+
+
 def test_only_the_encoder_knows_flax():
     for path in PACKAGE.rglob("*.py"):
         knows = any(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import fsspec
 
-from bert_jax.data import cache, joining, parts, records, remote, workers
+from bert_jax.data import cache, joining, parts, remote, workers
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.store import FORMAT_VERSION, MANIFEST, Store, open_store
 from bert_jax.data.vocabularies import AnyVocabulary
@@ -67,6 +67,8 @@ def build(
                 f"{place} holds other files and no store; give another place"
             )
         if corpus.sources[0].kind == "tfrecord":
+            from bert_jax.data import records  # brings scipy, 30 MB in every worker
+
             if drop_duplicates:
                 raise ValueError("rows of tfrecord: are read as they are; drop none")
             with cache.building(place) as directory:
