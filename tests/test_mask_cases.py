@@ -216,7 +216,7 @@ def test_ideographs_and_whole_words():
         store = SimpleNamespace(
             vocabulary=vocab, token_counts=lambda held_out: np.array(counts),
             manifest={"one_sentence_documents": 0, "documents": 1,
-                      "corpus": {"faults": {"counts": {}}}},
+                      "corpus": {"faults": {"counts": {}, "places": {}}}},
         )  # fmt: skip
         masks = SimpleNamespace(
             kind="dynamic", max_predictions=0, unit=unit, selection="exact", rate=0.15

@@ -74,11 +74,15 @@ def test_any_number_of_micro_batches(toy_store, batch, parts):
         np.testing.assert_allclose(p, q, atol=2e-4)
 
 
-def test_micro_batches_of_unequal_weight(toy_store, batch):
-    """One normalisation: a row with many targets counts more than one with few."""
+@pytest.mark.parametrize("fewest", [1, 0])
+def test_micro_batches_of_unequal_weight(toy_store, batch, fewest):
+    """One normalisation: a row with many targets counts more than one with few.
+
+    Case P18: of two parts one has no target at all; the loss is the other's mean.
+    """
     vocab = toy_store.vocabulary
     few = batch._replace(
-        picks_BP=np.where(batch.place_B[:, None] % 2, 1, batch.picks_BP)
+        picks_BP=np.where(batch.place_B[:, None] % 2, fewest, batch.picks_BP)
     )
     _, x = take(make_spec(vocab), few, steps=1)
     _, y = take(make_spec(vocab, micro_batches=2), few, steps=1)
